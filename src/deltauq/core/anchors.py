@@ -1,0 +1,225 @@
+"""Anchor priors P(R): where anchors come from.
+
+Randomness is always NumPy's, so that a seed means the same anchors for every array library.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from array_api_compat import array_namespace, device, is_array_api_obj, is_numpy_array
+
+from deltauq.core.encoding import Array, as_float
+
+
+def draw_rows(n_rows: int, n: int, rng: np.random.Generator, weights: np.ndarray | None = None) -> np.ndarray:
+    """Draw row indices without replacement as far as that goes, then evenly again.
+
+    Systematic sampling: n equally spaced positions on the cumulative weights, from a random start.
+    A row is drawn floor or ceil of n * w_i / sum(w) times, so a row of weight 2 stands for two equal
+    rows standing side by side, and more draws than rows repeat every row almost equally often.
+
+    Parameters
+    ----------
+    n_rows : int
+    n : int
+    rng : numpy.random.Generator
+    weights : array of shape (n_rows,), optional
+
+    Returns
+    -------
+    rows : int array of shape (n,), in random order
+    """
+    start = rng.random()
+    order = rng.permutation(n)
+    positions = (np.arange(n) + start) / n
+    if weights is None:
+        # Whole-number arithmetic is exact here; cumulative weights would only round.
+        rows = np.floor(positions * n_rows).astype(np.intp)
+    else:
+        cumulative = np.cumsum(weights, dtype=np.float64)
+        rows = np.searchsorted(cumulative, positions * cumulative[-1], side="right")
+    return np.minimum(rows, n_rows - 1)[order]
+
+
+def take_rows(x: Array, rows: np.ndarray) -> Array:
+    """Return the rows of x, of shape (len(rows), ...), on x's device."""
+    xp = array_namespace(x)
+    if is_numpy_array(x):
+        return x[rows]
+    return xp.take(x, xp.asarray(rows, device=device(x)), axis=0)
+
+
+class AnchorPrior:
+    """A distribution of anchors, which may look at the training data."""
+
+    def draw(
+        self,
+        x: Array,
+        n: int,
+        rng: np.random.Generator,
+        *,
+        labels: np.ndarray | None = None,
+        weights: np.ndarray | None = None,
+    ) -> Array:
+        """Draw n anchors.
+
+        Parameters
+        ----------
+        x : array of shape (n_rows, ...)
+            Training inputs.
+        n : int
+        rng : numpy.random.Generator
+        labels : array of shape (n_rows,), optional
+            Class of each row, or a stratum of its target.
+        weights : array of shape (n_rows,), optional
+
+        Returns
+        -------
+        anchors : array of shape (n, ...)
+        """
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
+
+class DataPrior(AnchorPrior):
+    """Anchors are rows of the training data: P(R) = P(X), the paper's choice."""
+
+    def draw(
+        self, x: Array, n: int, rng: np.random.Generator, *, labels: Any = None, weights: Any = None
+    ) -> Array:
+        """Draw n training rows; see `AnchorPrior.draw`."""
+        return take_rows(x, draw_rows(x.shape[0], n, rng, weights))
+
+
+class NormalPrior(AnchorPrior):
+    """Anchors are normal: N(mean, diag var) of the data, or N(0, I).
+
+    Parameters
+    ----------
+    standard : bool, default=False
+        Draw from N(0, I), whatever the data: right for normalised images.
+    """
+
+    def __init__(self, standard: bool = False) -> None:
+        self.standard = standard
+
+    def draw(
+        self, x: Array, n: int, rng: np.random.Generator, *, labels: Any = None, weights: Any = None
+    ) -> Array:
+        """Draw n normal anchors; see `AnchorPrior.draw`."""
+        xp = array_namespace(x)
+        x = as_float(x)
+        noise = xp.asarray(rng.standard_normal((n, *x.shape[1:])), dtype=x.dtype, device=device(x))
+        if self.standard:
+            return noise
+        if weights is None:
+            weights = np.ones(x.shape[0])
+        shape = (x.shape[0],) + (1,) * (x.ndim - 1)
+        w = xp.reshape(xp.asarray(weights / np.sum(weights), dtype=x.dtype, device=device(x)), shape)
+        mean = xp.sum(w * x, axis=0)
+        var = xp.sum(w * (x - mean) ** 2, axis=0)
+        return mean + xp.sqrt(var) * noise
+
+    def __repr__(self) -> str:
+        return f"NormalPrior(standard={self.standard})"
+
+
+class BalancedPrior(AnchorPrior):
+    """Equally many training rows from every class, or from every stratum of the target."""
+
+    def draw(
+        self, x: Array, n: int, rng: np.random.Generator, *, labels: Any = None, weights: Any = None
+    ) -> Array:
+        """Draw n balanced rows; `labels` are needed. See `AnchorPrior.draw`."""
+        if labels is None:
+            raise ValueError("balanced anchors need labels.")
+        classes, members = np.unique(np.asarray(labels), return_inverse=True)
+        # The remainder of n / classes goes to classes drawn at random.
+        quota = np.bincount(draw_rows(len(classes), n, rng), minlength=len(classes))
+        drawn = []
+        for c, size in enumerate(quota):
+            rows = np.flatnonzero(members == c)
+            within = None if weights is None else np.asarray(weights)[rows]
+            drawn.append(rows[draw_rows(len(rows), size, rng, within)])
+        return take_rows(x, rng.permutation(np.concatenate(drawn)))
+
+
+class KMeansPrior(AnchorPrior):
+    """Anchors are centres of k-means clusters, so none of them is a row of the training data.
+
+    Each centre averages at least two rows; centres repeat when fewer remain than were asked for.
+    """
+
+    def draw(
+        self, x: Array, n: int, rng: np.random.Generator, *, labels: Any = None, weights: Any = None
+    ) -> Array:
+        """Draw n cluster centres; see `AnchorPrior.draw`."""
+        from sklearn.cluster import MiniBatchKMeans  # only this prior pays for the import
+
+        xp = array_namespace(x)
+        x = as_float(x)
+        flat = np.asarray(x.detach().cpu() if hasattr(x, "detach") else x, dtype=np.float64)
+        flat = flat.reshape(flat.shape[0], -1)
+        n_clusters = max(1, min(n, len(np.unique(flat, axis=0)) // 2))
+        kmeans = MiniBatchKMeans(n_clusters, n_init=3, random_state=int(rng.integers(2**31)))
+        members = kmeans.fit_predict(flat, sample_weight=weights)
+        sizes = np.bincount(members, minlength=n_clusters)
+        # A cluster of one would ship a training row as it is.
+        kept = np.flatnonzero(sizes >= min(2, sizes.max()))
+        w = np.ones(len(flat)) if weights is None else np.asarray(weights)
+        centres = np.stack([np.average(flat[members == c], axis=0, weights=w[members == c]) for c in kept])
+        centres = centres[draw_rows(len(kept), n, rng)].reshape(n, *x.shape[1:])
+        return xp.asarray(centres, dtype=x.dtype, device=device(x))
+
+
+class SetPrior(AnchorPrior):
+    """Anchors are rows of a set of the user's own: another data set, the test inputs, a grid.
+
+    Parameters
+    ----------
+    rows : array of shape (m, ...)
+    """
+
+    def __init__(self, rows: Array) -> None:
+        self.rows = rows
+
+    def draw(
+        self, x: Array, n: int, rng: np.random.Generator, *, labels: Any = None, weights: Any = None
+    ) -> Array:
+        """Draw n rows of the set, whatever the training data; see `AnchorPrior.draw`."""
+        own, theirs = tuple(self.rows.shape[1:]), tuple(x.shape[1:])
+        if own != theirs:
+            raise ValueError(f"anchors have shape {own} each, but the inputs have {theirs}.")
+        return take_rows(self.rows, draw_rows(self.rows.shape[0], n, rng))
+
+    def __repr__(self) -> str:
+        return f"SetPrior(<{self.rows.shape[0]} rows>)"
+
+
+PRIORS: dict[str, type[AnchorPrior]] = {
+    "data": DataPrior,
+    "normal": NormalPrior,
+    "balanced": BalancedPrior,
+    "kmeans": KMeansPrior,
+}
+
+
+def get_prior(anchors: str | AnchorPrior | Array) -> AnchorPrior:
+    """Return the prior of that name, the prior itself, or a prior over the rows of an array."""
+    if isinstance(anchors, AnchorPrior):
+        return anchors
+    if isinstance(anchors, str):
+        if anchors in PRIORS:
+            return PRIORS[anchors]()
+        raise ValueError(
+            f"anchors must be one of {sorted(PRIORS)}, an array or an AnchorPrior, got {anchors!r}."
+        )
+    if not is_array_api_obj(anchors):
+        anchors = np.asarray(anchors)
+    if anchors.ndim < 2 or anchors.shape[0] == 0:
+        raise ValueError(f"anchors must be an array with at least one row, got shape {tuple(anchors.shape)}.")
+    return SetPrior(anchors)

@@ -1,0 +1,166 @@
+"""How an input and its anchors become one tuple, and how the input is read back.
+
+Every encoding here has the form ``[R_1, ..., R_e, X - offset(R_1, ..., R_e)]``: the anchors
+first, then the input less something that depends on the anchors alone. That form is what the
+fast paths rest on: under one anchor the first blocks are constants, and so is the offset.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from array_api_compat import array_namespace
+
+Array = Any
+"""A NumPy or PyTorch array; anything the array API standard covers."""
+
+
+class Encoding:
+    """A pretext encoding of an input by its anchors.
+
+    Subclasses say how many anchors a tuple holds and what is subtracted from the input.
+
+    Attributes
+    ----------
+    n_anchors : int
+        Anchors in one tuple.
+    """
+
+    n_anchors: int = 1
+
+    @property
+    def width(self) -> int:
+        """How many times as wide as the input a tuple is."""
+        return self.n_anchors + 1
+
+    def offset(self, *anchors: Array) -> Array:
+        """Return what is subtracted from the input, of the anchors' shape."""
+        raise NotImplementedError
+
+    def tuples(self, anchors: Array) -> list[Array]:
+        """Form one anchor tuple per anchor: each anchor with those that follow it, cyclically.
+
+        Parameters
+        ----------
+        anchors : array of shape (K, ...)
+
+        Returns
+        -------
+        blocks : list of `n_anchors` arrays of shape (K, ...)
+        """
+        xp = array_namespace(anchors)
+        return [anchors] + [xp.roll(anchors, -k, axis=0) for k in range(1, self.n_anchors)]
+
+    def encode(self, x: Array, *anchors: Array, axis: int = 1) -> Array:
+        """Join anchors and input into tuples.
+
+        Parameters
+        ----------
+        x : array of shape (n, d) or (n, channels, ...)
+            Inputs; integers and booleans are cast to the default float first.
+        *anchors : arrays that broadcast to the shape of `x`
+            `n_anchors` of them.
+        axis : int, default=1
+            The axis the tuple is joined on: features of vectors, channels of images.
+
+        Returns
+        -------
+        tuples : array of shape (n, width * d) or (n, width * channels, ...)
+        """
+        if len(anchors) != self.n_anchors:
+            raise ValueError(f"{type(self).__name__} takes {self.n_anchors} anchor(s), got {len(anchors)}.")
+        xp = array_namespace(x, *anchors)
+        x, *rs = _as_common_float(xp, x, *anchors)
+        blocks = [xp.broadcast_to(r, x.shape) for r in rs]
+        return xp.concat([*blocks, x - self.offset(*rs)], axis=axis)
+
+    def decode(self, tuples: Array, axis: int = 1) -> Array:
+        """Read the input back from its tuples, up to rounding.
+
+        Parameters
+        ----------
+        tuples : array of shape (n, width * d) or (n, width * channels, ...)
+        axis : int, default=1
+
+        Returns
+        -------
+        x : array of shape (n, d) or (n, channels, ...)
+        """
+        if tuples.shape[axis] % self.width:
+            raise ValueError(
+                f"axis {axis} has {tuples.shape[axis]} entries, which is no multiple of {self.width}."
+            )
+        d = tuples.shape[axis] // self.width
+        index: list[Any] = [slice(None)] * tuples.ndim
+        blocks = []
+        for k in range(self.width):
+            index[axis] = slice(k * d, (k + 1) * d)
+            blocks.append(tuples[tuple(index)])
+        *anchors, delta = blocks
+        return delta + self.offset(*anchors)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other)
+
+    def __hash__(self) -> int:
+        return hash(type(self))
+
+
+class Difference(Encoding):
+    """``[R, X - R]``: the encoding of the method."""
+
+    def offset(self, *anchors: Array) -> Array:
+        """Return R."""
+        return anchors[0]
+
+
+class Identity(Encoding):
+    """``[R, X]``: the trivial encoding, where the anchor is a mere distractor."""
+
+    def offset(self, *anchors: Array) -> Array:
+        """Return zeros."""
+        return 0.0 * anchors[0]
+
+
+class TwoAnchor(Encoding):
+    """``[R1, R2, X - R1 - R2]``: harder to decode, wider spread, less accurate."""
+
+    n_anchors = 2
+
+    def offset(self, *anchors: Array) -> Array:
+        """Return R1 + R2."""
+        return anchors[0] + anchors[1]
+
+
+ENCODINGS: dict[str, type[Encoding]] = {
+    "difference": Difference,
+    "identity": Identity,
+    "two-anchor": TwoAnchor,
+}
+
+
+def get_encoding(encoding: str | Encoding) -> Encoding:
+    """Return the encoding of that name, or the object itself."""
+    if isinstance(encoding, Encoding):
+        return encoding
+    if isinstance(encoding, str) and encoding in ENCODINGS:
+        return ENCODINGS[encoding]()
+    raise ValueError(f"encoding must be one of {sorted(ENCODINGS)} or an Encoding, got {encoding!r}.")
+
+
+def as_float(x: Array) -> Array:
+    """Cast integers and booleans to the namespace's default float, so that nothing wraps around."""
+    xp = array_namespace(x)
+    if xp.isdtype(x.dtype, "real floating"):
+        return x
+    return xp.astype(x, xp.asarray(0.0).dtype)
+
+
+def _as_common_float(xp: Any, *arrays: Array) -> list[Array]:
+    """Cast arrays to one floating dtype that holds them all."""
+    floats = [as_float(a) for a in arrays]
+    dtype = xp.result_type(*floats)
+    return [xp.astype(a, dtype, copy=False) for a in floats]

@@ -1,0 +1,142 @@
+"""Mean and variance over anchors, accumulated one anchor at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from array_api_compat import array_namespace
+
+from deltauq.core.encoding import Array
+
+
+def sigmoid(logits: Array) -> Array:
+    """Return 1 / (1 + exp(-logits)), written so that nothing overflows."""
+    xp = array_namespace(logits)
+    return 0.5 + 0.5 * xp.tanh(0.5 * logits)
+
+
+def softmax(logits: Array) -> Array:
+    """Return the softmax over the last axis."""
+    xp = array_namespace(logits)
+    exps = xp.exp(logits - xp.max(logits, axis=-1, keepdims=True))
+    return exps / xp.sum(exps, axis=-1, keepdims=True)
+
+
+LINKS: dict[str, Callable[[Array], Array]] = {"sigmoid": sigmoid, "softmax": softmax}
+
+
+class Moments:
+    """Streaming mean and population variance (Welford), elementwise over arrays of one shape.
+
+    Values are added one at a time and always in the same order of operations, so the result does
+    not depend on how a stream was cut into blocks.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._mean: Array = None
+        self._m2: Array = None
+
+    def update(self, value: Array) -> None:
+        """Add one value of any fixed shape."""
+        self.count += 1
+        if self.count == 1:
+            xp = array_namespace(value)
+            self._mean = xp.asarray(value, copy=True)
+            self._m2 = xp.zeros_like(value)
+            return
+        delta = value - self._mean
+        self._mean = self._mean + delta / self.count
+        self._m2 = self._m2 + delta * (value - self._mean)
+
+    @property
+    def mean(self) -> Array:
+        """Mean of the values so far."""
+        self._require_values()
+        return self._mean
+
+    @property
+    def var(self) -> Array:
+        """Population variance (1/K) of the values so far."""
+        self._require_values()
+        return self._m2 / self.count
+
+    def _require_values(self) -> None:
+        if self.count == 0:
+            raise ValueError("no value was added: at least one anchor is needed.")
+
+
+@dataclass(frozen=True)
+class Posterior:
+    """What K anchors say about n inputs.
+
+    Attributes
+    ----------
+    mean : array of shape (n, ...)
+        Mean over anchors of the raw outputs.
+    var : array of shape (n, ...)
+        Population variance (1/K) over anchors of the raw outputs.
+    link_mean, link_var : arrays of shape (n, ...) or None
+        The same moments of ``link(output)``, when a link was asked for.
+    samples : array of shape (K, n, ...) or None
+        The raw outputs themselves, when they were asked for.
+    link : {"sigmoid", "softmax"} or None
+    """
+
+    mean: Array
+    var: Array
+    link_mean: Array | None = None
+    link_var: Array | None = None
+    samples: Array | None = None
+    link: str | None = None
+
+    @property
+    def variance(self) -> Array:
+        """The variance under the name BoTorch and GPyTorch use."""
+        return self.var
+
+    @property
+    def std(self) -> Array:
+        """Standard deviation over anchors, of shape (n, ...)."""
+        xp: Any = array_namespace(self.var)
+        return xp.sqrt(self.var)
+
+
+class StreamingPosterior:
+    """Builds a `Posterior` from outputs that arrive one anchor at a time.
+
+    Parameters
+    ----------
+    link : {"sigmoid", "softmax"} or None
+        Also accumulate the moments of the outputs behind this link.
+    keep_samples : bool, default=False
+        Keep every output; memory then grows with K.
+    """
+
+    def __init__(self, link: str | None = None, keep_samples: bool = False) -> None:
+        if link is not None and link not in LINKS:
+            raise ValueError(f"link must be one of {sorted(LINKS)} or None, got {link!r}.")
+        self._link = link
+        self._raw = Moments()
+        self._linked = Moments()
+        self._samples: list[Array] | None = [] if keep_samples else None
+
+    def update(self, output: Array) -> None:
+        """Add the output under one anchor, of shape (n, ...)."""
+        self._raw.update(output)
+        if self._link is not None:
+            self._linked.update(LINKS[self._link](output))
+        if self._samples is not None:
+            self._samples.append(output)
+
+    def posterior(self) -> Posterior:
+        """Return the posterior over the anchors seen so far."""
+        mean, var = self._raw.mean, self._raw.var
+        samples = None
+        if self._samples is not None:
+            samples = array_namespace(mean).stack(self._samples)
+        if self._link is None:
+            return Posterior(mean, var, samples=samples)
+        return Posterior(mean, var, self._linked.mean, self._linked.var, samples, self._link)

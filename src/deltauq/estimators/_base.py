@@ -1,0 +1,308 @@
+"""What both anchored estimators share: the constructor's words and the path from rows to posterior."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any
+
+import numpy as np
+from sklearn import get_config
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
+from sklearn.utils import check_array, check_random_state, get_tags
+from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, column_or_1d
+
+from deltauq.core import Posterior, get_encoding, get_prior
+from deltauq.estimators._bases import prepare_base, seed, weight_keyword
+from deltauq.estimators._delta_model import DeltaModel, Recipe
+from deltauq.estimators._readout import Readout
+from deltauq.estimators._rows import TrainingRows, folds
+from deltauq.estimators._scale import crossed_rows, typical_std, unit_rms_scale
+from deltauq.estimators._validation import (
+    FitLikeBase,
+    all_or_nothing,
+    require_choice,
+    require_count,
+    require_positive,
+    validated,
+)
+
+
+class BaseAnchored(MetaEstimatorMixin, BaseEstimator):
+    """A base model trained on (anchor, input − anchor) and marginalised over anchors."""
+
+    def __init__(
+        self,
+        estimator: BaseEstimator | None = None,
+        *,
+        n_anchors: int = 100,
+        n_train_anchors: int | str = "auto",
+        pairing: str = "shared",
+        encoding: Any = "difference",
+        anchors: Any = "data",
+        center: str = "anchored",
+        calibrate: str | float | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.estimator = estimator
+        self.n_anchors = n_anchors
+        self.n_train_anchors = n_train_anchors
+        self.pairing = pairing
+        self.encoding = encoding
+        self.anchors = anchors
+        self.center = center
+        self.calibrate = calibrate
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    # -- what a regressor and a classifier do differently ------------------------------------------
+
+    @abstractmethod
+    def _default_estimator(self) -> BaseEstimator:
+        """Return the base used when none is given."""
+
+    @abstractmethod
+    def _read_target(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
+        """Return the target to train on, the stratum of each row, and fitted attributes to keep."""
+
+    @abstractmethod
+    def _readout(self) -> Readout:
+        """Return how the base's answers become numbers."""
+
+    @abstractmethod
+    def _center_outputs(self, plain: BaseEstimator, X: np.ndarray) -> np.ndarray:
+        """Return the plain model's outputs, of shape (n, o)."""
+
+    @abstractmethod
+    def _observed_outputs(self, y: np.ndarray) -> np.ndarray:
+        """Return what the outputs should have been, of shape (n, o)."""
+
+    @abstractmethod
+    def _fold_strata(self, data: TrainingRows) -> np.ndarray:
+        """Return what folds of the training rows are stratified by, of shape (n,)."""
+
+    def _fit_readout(self, recipe: Recipe, data: TrainingRows, rng: np.random.Generator) -> None:
+        """Fit what the readout needs beyond the base; nothing by default."""
+
+    # -- fitting -----------------------------------------------------------------------------------
+
+    @FitLikeBase
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, **fit_params: Any) -> BaseAnchored:
+        """Train the base on pairs of rows and anchors.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+        y : array-like of shape (n,) or (n, o)
+        sample_weight : array-like of shape (n,), optional
+            A pair weighs the product of its row's and its anchor's weights.
+        **fit_params : dict
+            Metadata for the base's `fit`; needs scikit-learn's metadata routing switched on.
+
+        Returns
+        -------
+        self
+        """
+        with all_or_nothing(self):
+            self._check_words()
+            data = self._read(X, y, sample_weight)
+            routed = self._route(fit_params)
+            random_state = check_random_state(self.random_state)
+            recipe = self._recipe(random_state, data, routed)
+            rng = np.random.default_rng(random_state.randint(np.iinfo(np.int32).max))
+            train_rng, readout_rng, fold_rng = rng.spawn(3)
+            self.encoding_ = recipe.encoding
+            model = recipe.train(data, train_rng)
+            self.estimator_, self.anchors_ = model.estimator, model.anchors
+            self._fit_readout(recipe, data, readout_rng)
+            plain = prepare_plain(self._base(), random_state)
+            if self.center == "estimator":
+                self.center_ = fit_plain(plain, data, routed)
+            self.scale_, self.std_floor_ = self._fit_scale(recipe, model, plain, data, fold_rng)
+        return self
+
+    def _base(self) -> BaseEstimator:
+        return self._default_estimator() if self.estimator is None else self.estimator
+
+    def _check_words(self) -> None:
+        """Refuse values of the constructor that mean nothing, naming the argument."""
+        require_count("n_anchors", self.n_anchors)
+        if self.n_train_anchors != "auto":
+            require_count("n_train_anchors", self.n_train_anchors)
+        require_choice("pairing", self.pairing, ("shared", "random"))
+        require_choice("center", self.center, ("anchored", "estimator"))
+        if isinstance(self.calibrate, str):
+            require_choice("calibrate", self.calibrate, (None, "cv"))
+        elif self.calibrate is not None:
+            require_positive("calibrate", self.calibrate)
+        base = self._base()
+        if not (hasattr(base, "fit") and hasattr(base, "predict") and hasattr(base, "get_params")):
+            raise TypeError(f"estimator must be a scikit-learn estimator with fit and predict, got {base!r}.")
+
+    def _read(self, X: Any, y: Any, sample_weight: Any) -> TrainingRows:
+        """Validate the training set; rows of weight zero are left out."""
+        X, y = validated(self, X, y)
+        if y.ndim > 1 and y.shape[1] == 1:
+            y = column_or_1d(y, warn=True)
+        y, strata, attributes = self._read_target(y)
+        if y.ndim > 1 and not get_tags(self._base()).target_tags.multi_output:
+            raise ValueError(
+                f"y has {y.shape[1]} outputs, but {type(self._base()).__name__} predicts one: wrap it in "
+                "MultiOutputRegressor or MultiOutputClassifier."
+            )
+        for name, value in attributes.items():
+            setattr(self, name, value)
+        if sample_weight is None:
+            return TrainingRows(X, y, None, strata)
+        weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        kept = np.flatnonzero(weights)
+        if len(kept) == 0:
+            raise ValueError("sample_weight is all zero: there is nothing to fit.")
+        return TrainingRows(X, y, weights, strata).take(kept)
+
+    def _recipe(
+        self, random_state: np.random.RandomState, data: TrainingRows, fit_params: dict[str, Any]
+    ) -> Recipe:
+        anchors = self.anchors
+        if not isinstance(anchors, str) and not hasattr(anchors, "draw"):
+            anchors = self._check_anchors(anchors)
+        return Recipe(
+            base=prepare_base(self._base(), random_state),
+            encoding=get_encoding(self.encoding),
+            prior=get_prior(anchors),
+            n_anchors=self.n_anchors,
+            n_train_anchors=self.n_train_anchors,
+            pairing=self.pairing,
+            fit_params=fit_params,
+        )
+
+    def _fit_scale(
+        self,
+        recipe: Recipe,
+        model: DeltaModel,
+        plain: BaseEstimator,
+        data: TrainingRows,
+        rng: np.random.Generator,
+    ) -> tuple[Any, Any]:
+        """Return the factor on σ, and the floor under it, that `calibrate` asks for."""
+        if self.calibrate is None:
+            return 1.0, 0.0
+        if self.calibrate != "cv":
+            return float(self.calibrate), 0.0
+        probes = crossed_rows(data.X, rng)
+        residuals, stds = np.empty((2, len(data), *self._observed_outputs(data.y[:1]).shape[1:]))
+        for train, test in folds(self._fold_strata(data), rng):
+            fold = recipe.train(data.take(train), rng)
+            posterior = self._posterior_of(fold, data.X[test])
+            mean = posterior.mean
+            if self.center == "estimator":
+                mean = self._center_outputs(
+                    fit_plain(plain, data.take(train), recipe.fit_params), data.X[test]
+                )
+            residuals[test] = self._observed_outputs(data.y[test]) - mean
+            stds[test] = posterior.std / typical_std(self._posterior_of(fold, probes).std)
+        weights = np.ones(len(data)) if data.weights is None else data.weights
+        scale, floor = unit_rms_scale(residuals, stds, weights)
+        typical = typical_std(self._posterior_of(model, probes).std)
+        return scale / typical, floor * typical
+
+    # -- predicting --------------------------------------------------------------------------------
+
+    def posterior(self, X: Any, return_samples: bool = False) -> Posterior:
+        """Return mean and variance over the stored anchors, before any calibration.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+        return_samples : bool, default=False
+            Also keep the K outputs behind them; memory then grows with K.
+
+        Returns
+        -------
+        posterior : Posterior
+            With ``center="estimator"`` the mean is the plain model's prediction.
+        """
+        check_is_fitted(self)
+        X = validated(self, X)
+        model = DeltaModel(self.estimator_, self.encoding_, self.anchors_)
+        raw = self._posterior_of(model, X, return_samples)
+        if self.center == "estimator":
+            return Posterior(self._center_outputs(self.center_, X), raw.var, samples=raw.samples)
+        return raw
+
+    def _posterior_of(self, model: DeltaModel, X: np.ndarray, keep_samples: bool = False) -> Posterior:
+        return model.posterior(X, self._readout(), keep_samples=keep_samples, n_jobs=self.n_jobs)
+
+    def set_anchors(self, anchors: Any) -> BaseAnchored:
+        """Predict with other anchors from now on, without training again.
+
+        Parameters
+        ----------
+        anchors : array-like of shape (K, d)
+
+        Returns
+        -------
+        self
+        """
+        check_is_fitted(self)
+        self.anchors_ = self._check_anchors(anchors)
+        return self
+
+    def _scaled_std(self, std: np.ndarray) -> np.ndarray:
+        """Return calibrated standard deviations, of the shape of `std`."""
+        return self.scale_ * np.maximum(std, self.std_floor_)
+
+    def _check_anchors(self, anchors: Any) -> np.ndarray:
+        """Return the user's anchors as a float64 array of shape (K, d)."""
+        anchors = check_array(anchors, dtype=np.float64, input_name="anchors")
+        if anchors.shape[1] != self.n_features_in_:
+            raise ValueError(f"anchors have {anchors.shape[1]} features, but X has {self.n_features_in_}.")
+        return anchors
+
+    # -- scikit-learn's contracts ------------------------------------------------------------------
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        base = get_tags(self._base())
+        tags.target_tags.multi_output = base.target_tags.multi_output
+        tags.input_tags.sparse = False
+        tags.input_tags.allow_nan = False
+        if tags.regressor_tags is not None and base.regressor_tags is not None:
+            tags.regressor_tags.poor_score = base.regressor_tags.poor_score
+        if tags.classifier_tags is not None and base.classifier_tags is not None:
+            tags.classifier_tags.poor_score = base.classifier_tags.poor_score
+            tags.classifier_tags.multi_class = base.classifier_tags.multi_class
+            tags.classifier_tags.multi_label = base.classifier_tags.multi_label
+        return tags
+
+    def get_metadata_routing(self) -> MetadataRouter:
+        """Return what metadata this estimator and its base ask for."""
+        mapping = MethodMapping().add(caller="fit", callee="fit")
+        router = MetadataRouter(owner=self).add_self_request(self)
+        return router.add(estimator=self._base(), method_mapping=mapping)
+
+    def _route(self, fit_params: dict[str, Any]) -> dict[str, Any]:
+        """Return the metadata that goes to the base's `fit`."""
+        if not fit_params:
+            return {}
+        if not get_config()["enable_metadata_routing"]:
+            raise ValueError(
+                f"fit got {sorted(fit_params)}, which needs sklearn.set_config(enable_metadata_routing=True)."
+            )
+        return dict(process_routing(self, "fit", **fit_params).estimator.fit)
+
+
+def prepare_plain(estimator: BaseEstimator, random_state: np.random.RandomState) -> BaseEstimator:
+    """Return a seeded clone of the user's model, otherwise as it is."""
+    plain = clone(estimator)
+    seed(plain, random_state)
+    return plain
+
+
+def fit_plain(plain: BaseEstimator, data: TrainingRows, fit_params: dict[str, Any]) -> BaseEstimator:
+    """Fit the model without anchors."""
+    keywords = dict(fit_params)
+    if data.weights is not None:
+        keywords[weight_keyword(plain)] = data.weights
+    return clone(plain).fit(data.X, data.y, **keywords)

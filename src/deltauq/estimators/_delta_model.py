@@ -1,0 +1,190 @@
+"""A base model trained on tuples, with the anchors it predicts by."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from joblib import Parallel, delayed, effective_n_jobs
+from sklearn.base import BaseEstimator, clone
+
+from deltauq.core import AnchorPrior, Encoding, Posterior, StreamingPosterior
+from deltauq.estimators import _packed_trees as packed_trees
+from deltauq.estimators import _pairing as pairing
+from deltauq.estimators._bases import is_kernel_machine, trains_by_epochs, weight_keyword
+from deltauq.estimators._epochs import fit_by_epochs
+from deltauq.estimators._readout import Readout
+from deltauq.estimators._rows import TrainingRows
+
+ROWS_PER_CALL = 16_384
+KERNEL_ROWS_PER_CALL = 2_048
+PACKED_ROWS_PER_BLOCK = 1_000_000
+BYTES_PER_CALL = 64_000_000
+
+
+_PACKED: WeakKeyDictionary[BaseEstimator, packed_trees.PackedTrees] = WeakKeyDictionary()
+"""Packed trees of fitted bases, kept outside them: prediction must not change an estimator."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a Δ-model is made: the constructor's words, resolved."""
+
+    base: BaseEstimator
+    encoding: Encoding
+    prior: AnchorPrior
+    n_anchors: int
+    n_train_anchors: int | str
+    pairing: str
+    fit_params: dict[str, Any] = field(default_factory=dict)
+
+    def train(self, data: TrainingRows, rng: np.random.Generator) -> DeltaModel:
+        """Train a clone of the base on tuples of rows and anchors."""
+        train_rng, predict_rng = rng.spawn(2)
+        base = clone(self.base)
+        by_epochs = trains_by_epochs(base)
+        every_row = by_epochs and self.n_train_anchors == "auto"
+        n_anchors = len(data) if every_row else pairing.count_train_anchors(len(data), self.n_train_anchors)
+        anchors, weights = pairing.draw_train_anchors(data, self.prior, n_anchors, train_rng)
+        if by_epochs:
+            fit_by_epochs(base, data, anchors, weights, self.encoding, train_rng, self.fit_params)
+        else:
+            self._fit_on_pairs(base, data, anchors, weights, train_rng)
+        return DeltaModel(
+            base, self.encoding, pairing.choose_anchors(anchors, weights, self.n_anchors, predict_rng)
+        )
+
+    def _fit_on_pairs(
+        self,
+        base: BaseEstimator,
+        data: TrainingRows,
+        anchors: np.ndarray,
+        weights: np.ndarray | None,
+        rng: np.random.Generator,
+    ) -> None:
+        # Trees cast to float32 themselves; doing it while pairing saves them a copy of everything.
+        dtype = np.float32 if packed_trees.packable(base) else np.float64
+        bytes_per_pair = self.encoding.width * data.X.shape[1] * np.dtype(dtype).itemsize
+        capped = self.n_train_anchors == "auto" and is_kernel_machine(base)
+        max_pairs = pairing.MAX_KERNEL_PAIRS if capped else None
+        per_row = pairing.anchors_per_row(len(data), len(anchors), bytes_per_pair, max_pairs)
+        if self.pairing == "random":
+            anchors, weights = pairing.draw_train_anchors(data, self.prior, len(data) * per_row, rng)
+            partners = np.arange(len(anchors)).reshape(len(data), per_row)
+        else:
+            partners = pairing.shared_pairs(len(data), len(anchors), per_row, rng)
+        pairs = pairing.form_pairs(data, anchors, weights, partners, self.encoding, dtype)
+        keywords = {name: _repeat(value, pairs.rows, len(data)) for name, value in self.fit_params.items()}
+        if pairs.weights is not None:
+            keywords[weight_keyword(base)] = pairs.weights
+        base.fit(pairs.tuples, data.y[pairs.rows], **keywords)
+
+
+@dataclass(frozen=True)
+class DeltaModel:
+    """A fitted base, its encoding and its anchors.
+
+    Attributes
+    ----------
+    estimator : fitted scikit-learn estimator over tuples
+    encoding : Encoding
+    anchors : float64 array of shape (K, d)
+    """
+
+    estimator: BaseEstimator
+    encoding: Encoding
+    anchors: np.ndarray
+
+    def posterior(
+        self, X: np.ndarray, readout: Readout, *, keep_samples: bool = False, n_jobs: int | None = None
+    ) -> Posterior:
+        """Predict under every anchor and return the moments.
+
+        Parameters
+        ----------
+        X : float array of shape (n, d)
+        readout : Readout
+        keep_samples : bool, default=False
+        n_jobs : int or None
+            Threads, each with its own blocks of rows.
+
+        Returns
+        -------
+        posterior : Posterior with outputs of shape (n, o)
+        """
+        n_jobs = effective_n_jobs(n_jobs)
+        packed = self._packed(readout)
+        most = PACKED_ROWS_PER_BLOCK if packed is not None else self._rows_per_call()
+        size = max(1, min(most, -(-len(X) // n_jobs)))
+
+        def block_posterior(block: np.ndarray) -> Posterior:
+            stream = StreamingPosterior(keep_samples=keep_samples)
+            outputs = self._plain(block, readout) if packed is None else self._fast(block, packed)
+            for output in outputs:
+                stream.update(output)
+            return stream.posterior()
+
+        blocks = (X[start : start + size] for start in range(0, len(X), size))
+        parts = Parallel(n_jobs=n_jobs, prefer="threads")(delayed(block_posterior)(block) for block in blocks)
+        return _concatenate(parts)
+
+    def pairwise_outputs(self, X: np.ndarray, readout: Readout) -> np.ndarray:
+        """Return the outputs under every anchor, of shape (K, n, o)."""
+        samples = self.posterior(X, readout, keep_samples=True).samples
+        assert samples is not None
+        return samples
+
+    def _packed(self, readout: Readout) -> packed_trees.PackedTrees | None:
+        """Return the trees laid out for the fast path, where there is one."""
+        form_known = type(self.encoding).encode is Encoding.encode
+        if not (form_known and packed_trees.packable(self.estimator) and packed_trees.numba_available()):
+            return None
+        if not readout.reads_trees(self.estimator):
+            return None
+        if self.estimator not in _PACKED:
+            n_anchor_columns = self.encoding.n_anchors * self.anchors.shape[1]
+            _PACKED[self.estimator] = packed_trees.PackedTrees(self.estimator, n_anchor_columns)
+        return _PACKED[self.estimator]
+
+    def _fast(self, X: np.ndarray, packed: packed_trees.PackedTrees) -> Iterator[np.ndarray]:
+        X = np.ascontiguousarray(X)
+        blocks = self.encoding.tuples(self.anchors)
+        for parts in zip(*blocks, strict=True):
+            yield packed.outputs(X, np.concatenate(parts), self.encoding.offset(*parts))
+
+    def _plain(self, X: np.ndarray, readout: Readout) -> Iterator[np.ndarray]:
+        """Yield the outputs anchor by anchor, several anchors to a call of the base where rows are few."""
+        n, k = len(X), len(self.anchors)
+        blocks = self.encoding.tuples(self.anchors)
+        per_call = max(1, self._rows_per_call() // n)
+        for start in range(0, k, per_call):
+            parts = [block[start : start + per_call] for block in blocks]
+            repeated = np.tile(X, (len(parts[0]), 1))
+            tuples = self.encoding.encode(repeated, *(np.repeat(part, n, axis=0) for part in parts))
+            outputs = readout(self.estimator, tuples)
+            yield from outputs.reshape(len(parts[0]), n, *outputs.shape[1:])
+
+    def _rows_per_call(self) -> int:
+        most = KERNEL_ROWS_PER_CALL if is_kernel_machine(self.estimator) else ROWS_PER_CALL
+        return max(1, min(most, BYTES_PER_CALL // (8 * self.encoding.width * self.anchors.shape[1])))
+
+
+def _repeat(value: Any, rows: np.ndarray, n_rows: int) -> Any:
+    """Repeat metadata that has one entry per row; leave everything else alone."""
+    if hasattr(value, "__len__") and not isinstance(value, (str, bytes, dict)) and len(value) == n_rows:
+        return np.asarray(value)[rows]
+    return value
+
+
+def _concatenate(parts: list[Posterior]) -> Posterior:
+    """Join the posteriors of blocks of rows."""
+    if len(parts) == 1:
+        return parts[0]
+    samples = None
+    if parts[0].samples is not None:
+        samples = np.concatenate([part.samples for part in parts], axis=1)
+    mean = np.concatenate([part.mean for part in parts])
+    return Posterior(mean, np.concatenate([part.var for part in parts]), samples=samples)

@@ -1,0 +1,164 @@
+"""Which rows meet which anchors in training, for models that see all their rows at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from deltauq.core import AnchorPrior, DataPrior, Encoding
+from deltauq.core.anchors import draw_rows
+from deltauq.estimators._rows import TrainingRows
+
+MAX_PAIR_BYTES = 500_000_000
+"""The matrix of pairs never takes more than this, unless the rows alone do."""
+MAX_KERNEL_PAIRS = 10_000
+AUTO_PAIRS = 100_000
+MIN_AUTO_ANCHORS = 20
+PAIRS_PER_BLOCK = 16_384
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Tuples ready for a base model's `fit`.
+
+    Attributes
+    ----------
+    tuples : array of shape (n_pairs, width * d)
+    rows : int array of shape (n_pairs,)
+        The training row behind each pair.
+    weights : array of shape (n_pairs,) or None
+    """
+
+    tuples: np.ndarray
+    rows: np.ndarray
+    weights: np.ndarray | None
+
+
+def count_train_anchors(n_rows: int, n_train_anchors: int | str) -> int:
+    """Return M, the number of training anchors.
+
+    "auto" takes every row as an anchor while n² stays within 100,000 pairs, then 100,000 // n of
+    them, and never fewer than 20.
+    """
+    if n_train_anchors == "auto":
+        return min(n_rows, max(MIN_AUTO_ANCHORS, AUTO_PAIRS // n_rows))
+    return int(n_train_anchors)
+
+
+def anchors_per_row(n_rows: int, n_train_anchors: int, bytes_per_pair: int, max_pairs: int | None) -> int:
+    """Return how many of the M training anchors each row meets: all, unless that makes too many pairs."""
+    most = MAX_PAIR_BYTES // bytes_per_pair
+    if max_pairs is not None:
+        most = min(most, max_pairs)
+    return max(1, min(n_train_anchors, most // n_rows))
+
+
+def draw_train_anchors(
+    data: TrainingRows, prior: AnchorPrior, n: int, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """Draw the training anchors and their weights.
+
+    When every row is to be an anchor, rows are taken as they are and carry their weights; otherwise
+    the prior draws by weight, and the draws count alike.
+
+    Parameters
+    ----------
+    data : TrainingRows
+    prior : AnchorPrior
+    n : int
+    rng : numpy.random.Generator
+
+    Returns
+    -------
+    anchors : float64 array of shape (n, d)
+    weights : float64 array of shape (n,) or None
+    """
+    if isinstance(prior, DataPrior) and n == len(data):
+        return data.X, data.weights
+    ordered = data.take(_canonical_order(data.X, rng))
+    anchors = prior.draw(ordered.X, n, rng, labels=ordered.strata, weights=ordered.weights)
+    return np.asarray(anchors, dtype=np.float64), None
+
+
+def choose_anchors(
+    train_anchors: np.ndarray, weights: np.ndarray | None, n: int, rng: np.random.Generator
+) -> np.ndarray:
+    """Choose the anchors to predict with among those the model was trained with.
+
+    Parameters
+    ----------
+    train_anchors : float64 array of shape (M, d)
+    weights : float64 array of shape (M,) or None
+    n : int
+        K; more than M repeats them evenly.
+    rng : numpy.random.Generator
+
+    Returns
+    -------
+    anchors : float64 array of shape (n, d)
+    """
+    order = _canonical_order(train_anchors, rng)
+    rows = draw_rows(len(order), n, rng, None if weights is None else weights[order])
+    return train_anchors[order[rows]]
+
+
+def shared_pairs(n_rows: int, n_train_anchors: int, per_row: int, rng: np.random.Generator) -> np.ndarray:
+    """Pair every row with the same M anchors, or with `per_row` of them where all would be too many.
+
+    Returns
+    -------
+    partners : int array of shape (n_rows, per_row)
+        Indices of anchors.
+    """
+    if per_row == n_train_anchors:
+        return np.broadcast_to(np.arange(n_train_anchors), (n_rows, n_train_anchors))
+    return np.argsort(rng.random((n_rows, n_train_anchors)), axis=1)[:, :per_row]
+
+
+def form_pairs(
+    data: TrainingRows,
+    anchors: np.ndarray,
+    anchor_weights: np.ndarray | None,
+    partners: np.ndarray,
+    encoding: Encoding,
+    dtype: type,
+) -> Pairs:
+    """Form the tuples of rows and their partners.
+
+    Parameters
+    ----------
+    data : TrainingRows of n rows
+    anchors : float64 array of shape (M, d)
+    anchor_weights : float64 array of shape (M,) or None
+    partners : int array of shape (n, m)
+        The anchors each row meets.
+    encoding : Encoding
+    dtype : float32 or float64
+        Of the tuples. Differences are always taken in float64 first.
+
+    Returns
+    -------
+    pairs : Pairs of n * m tuples
+    """
+    n, m = partners.shape
+    rows, indices = np.repeat(np.arange(n), m), partners.reshape(-1)
+    blocks = encoding.tuples(anchors)
+    tuples = np.empty((n * m, encoding.width * data.X.shape[1]), dtype=dtype)
+    for start in range(0, n * m, PAIRS_PER_BLOCK):
+        part = slice(start, start + PAIRS_PER_BLOCK)
+        tuples[part] = encoding.encode(data.X[rows[part]], *(block[indices[part]] for block in blocks))
+    if data.weights is None:
+        return Pairs(tuples, rows, None)
+    weights = data.weights[rows]
+    return Pairs(tuples, rows, weights if anchor_weights is None else weights * anchor_weights[indices])
+
+
+def _canonical_order(X: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Return an order of rows that does not depend on how they came, equal rows side by side.
+
+    Drawn from in this order, a row of weight two gives the same anchors as the same row given twice.
+    A random direction rather than the first column spreads systematic draws over all features.
+    """
+    direction = rng.standard_normal(X.shape[1])
+    return np.argsort(np.sum(X * direction, axis=1), kind="stable")

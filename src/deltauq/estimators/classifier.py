@@ -1,0 +1,235 @@
+"""`AnchoredClassifier`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import check_classification_targets
+
+from deltauq.estimators._base import BaseAnchored
+from deltauq.estimators._delta_model import Recipe
+from deltauq.estimators._readout import (
+    ProbabilityReadout,
+    Readout,
+    ScoreReadout,
+    VoteReadout,
+    align_probabilities,
+    decision_scores,
+)
+from deltauq.estimators._rows import TrainingRows, folds
+
+
+class _Scores(Readout):
+    """Decision scores as they are, to fit a map on."""
+
+    def __call__(self, estimator: BaseEstimator, tuples: np.ndarray) -> np.ndarray:
+        return decision_scores(estimator, tuples)
+
+
+def _gives_probabilities(model: AnchoredClassifier) -> bool:
+    base = model._base()
+    return hasattr(base, "predict_proba") or hasattr(base, "decision_function")
+
+
+class AnchoredClassifier(ClassifierMixin, BaseAnchored):
+    """Any scikit-learn classifier with an error bar, by anchor marginalisation.
+
+    The base is trained once, on pairs ``[R, X - R]`` of rows and anchors. Under K anchors it gives K
+    probabilities for each class: their mean is the prediction, their spread its uncertainty.
+
+    A base without `predict_proba` but with decision scores (SVC, LinearSVC) gets probabilities from a
+    logistic map of its scores, fitted on rows left out in turn. With neither, `predict_proba` is absent
+    and each anchor has one vote.
+
+    Parameters
+    ----------
+    estimator : scikit-learn classifier, default=None
+        The base; None means ``RandomForestClassifier()``.
+    n_anchors : int, default=20
+        K, the anchors used to predict. More than there are training anchors repeats them.
+    n_train_anchors : int or "auto", default="auto"
+        M, the anchors used to train; see `AnchoredRegressor`.
+    pairing : {"shared", "random"}, default="shared"
+        Whether all rows meet the same anchors, which then serve to predict, or each its own.
+    encoding : {"difference", "identity", "two-anchor"} or Encoding, default="difference"
+    anchors : {"data", "normal", "balanced", "kmeans"}, array of shape (m, d) or AnchorPrior, default="data"
+        The prior P(R). "balanced" draws evenly over the classes.
+    center : {"anchored", "estimator"}, default="anchored"
+        What is predicted: the mean over anchors, or the plain model fitted beside it (with probabilities
+        0 and 1 where it has none of its own).
+    calibrate : None, "cv" or float, default=None
+        A factor on the returned standard deviations: none, fitted in five folds so that
+        ``(1[y = c] - p_c) / std_c`` has unit RMS, or given. `posterior` and `uncertainty` stay raw.
+    random_state : int, RandomState or None, default=None
+    n_jobs : int or None, default=None
+        Threads for prediction.
+
+    Attributes
+    ----------
+    classes_ : array of shape (c,), or a list of such arrays for several outputs
+    estimator_ : the base, fitted on tuples
+    anchors_ : array of shape (K, d)
+    encoding_ : Encoding
+    center_ : the plain model, with ``center="estimator"``
+    score_map_ : LogisticRegression, for bases that have decision scores only
+    scale_, std_floor_ : float or array of shape (c,)
+    n_features_in_, feature_names_in_ : as in scikit-learn
+
+    Examples
+    --------
+    >>> from deltauq import AnchoredClassifier
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.svm import SVC
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = AnchoredClassifier(SVC(), random_state=0).fit(X, y)
+    >>> proba, std = model.predict_proba(X, return_std=True)
+    >>> proba.shape, std.shape, model.uncertainty(X).shape
+    ((150, 3), (150, 3), (150,))
+    """
+
+    def __init__(
+        self,
+        estimator: BaseEstimator | None = None,
+        *,
+        n_anchors: int = 20,
+        n_train_anchors: int | str = "auto",
+        pairing: str = "shared",
+        encoding: Any = "difference",
+        anchors: Any = "data",
+        center: str = "anchored",
+        calibrate: str | float | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        super().__init__(
+            estimator,
+            n_anchors=n_anchors,
+            n_train_anchors=n_train_anchors,
+            pairing=pairing,
+            encoding=encoding,
+            anchors=anchors,
+            center=center,
+            calibrate=calibrate,
+            random_state=random_state,
+            n_jobs=n_jobs,
+        )
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Predict the class with the largest mean probability, or the most votes.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+
+        Returns
+        -------
+        labels : array of shape (n,) or (n, o)
+        """
+        blocks = self._per_output(self.posterior(X).mean)
+        labels = [
+            classes[np.argmax(block, axis=1)]
+            for classes, block in zip(self._class_list(), blocks, strict=True)
+        ]
+        return labels[0] if self._single_output else np.column_stack(labels)
+
+    @available_if(_gives_probabilities)
+    def predict_proba(self, X: Any, return_std: bool = False) -> Any:
+        """Return the mean probabilities over anchors, and how far the anchors disagree.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+        return_std : bool, default=False
+
+        Returns
+        -------
+        proba : array of shape (n, c), or a list of such arrays for several outputs
+        std : the same, only when `return_std`
+            Times `scale_`.
+        """
+        posterior = self.posterior(X)
+        proba = self._per_output(posterior.mean)
+        std = self._per_output(self._scaled_std(posterior.std))
+        if self._single_output:
+            return (proba[0], std[0]) if return_std else proba[0]
+        return (proba, std) if return_std else proba
+
+    def uncertainty(self, X: Any) -> np.ndarray:
+        """Return the sum over classes of the variance of the probabilities, or of the votes.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+
+        Returns
+        -------
+        uncertainty : array of shape (n,) or (n, o)
+        """
+        totals = [block.sum(axis=1) for block in self._per_output(self.posterior(X).var)]
+        return totals[0] if self._single_output else np.column_stack(totals)
+
+    def _class_list(self) -> list[np.ndarray]:
+        return [self.classes_] if self._single_output else self.classes_
+
+    def _per_output(self, columns: np.ndarray) -> list[np.ndarray]:
+        """Split columns of shape (n, total classes) into one array per output."""
+        ends = np.cumsum([len(classes) for classes in self._class_list()])
+        return np.split(columns, ends[:-1], axis=1)
+
+    def _default_estimator(self) -> BaseEstimator:
+        return RandomForestClassifier()
+
+    def _read_target(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
+        check_classification_targets(y)
+        if y.ndim == 1:
+            classes, strata = np.unique(y, return_inverse=True)
+            return y, strata, {"classes_": classes, "_single_output": True}
+        strata = np.unique(y, axis=0, return_inverse=True)[1].reshape(-1)
+        return y, strata, {"classes_": [np.unique(column) for column in y.T], "_single_output": False}
+
+    def _fit_readout(self, recipe: Recipe, data: TrainingRows, rng: np.random.Generator) -> None:
+        """Fit the map from decision scores to probabilities on rows left out in turn."""
+        if hasattr(self.estimator_, "predict_proba") or not hasattr(self.estimator_, "decision_function"):
+            return
+        smallest = int(np.unique(data.strata, return_counts=True)[1].min())
+        if smallest < 2:
+            raise ValueError(
+                f"y has a class with a single row, but {type(recipe.base).__name__} gives no probabilities "
+                "of its own, and fitting them takes two rows of every class."
+            )
+        scores, labels, weights = [], [], []
+        for train, test in folds(data.strata, rng):
+            model = recipe.train(data.take(train), rng)
+            by_anchor = model.pairwise_outputs(data.X[test], _Scores())
+            scores.append(by_anchor.reshape(-1, by_anchor.shape[-1]))
+            labels.append(np.tile(data.y[test], len(by_anchor)))
+            if data.weights is not None:
+                weights.append(np.tile(data.weights[test], len(by_anchor)))
+        sample_weight = np.concatenate(weights) if weights else None
+        self.score_map_ = LogisticRegression().fit(np.vstack(scores), np.concatenate(labels), sample_weight)
+
+    def _readout(self) -> Readout:
+        if hasattr(self, "score_map_"):
+            return ScoreReadout(self.score_map_)
+        if hasattr(self.estimator_, "predict_proba"):
+            return ProbabilityReadout(self._class_list())
+        return VoteReadout(self._class_list())
+
+    def _center_outputs(self, plain: BaseEstimator, X: np.ndarray) -> np.ndarray:
+        if hasattr(plain, "predict_proba"):
+            return align_probabilities(plain, plain.predict_proba(X), self._class_list())
+        return VoteReadout(self._class_list())(plain, X)
+
+    def _observed_outputs(self, y: np.ndarray) -> np.ndarray:
+        columns = [
+            y.reshape(len(y), -1)[:, k, None] == classes for k, classes in enumerate(self._class_list())
+        ]
+        return np.hstack(columns).astype(np.float64)
+
+    def _fold_strata(self, data: TrainingRows) -> np.ndarray:
+        return data.strata

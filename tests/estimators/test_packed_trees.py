@@ -1,0 +1,280 @@
+"""Packed trees reach scikit-learn's leaves and add scikit-learn's values."""
+
+from __future__ import annotations
+
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.base import is_classifier
+from sklearn.ensemble import (
+    ExtraTreesClassifier,
+    ExtraTreesRegressor,
+    GradientBoostingRegressor,
+    RandomForestClassifier,
+    RandomForestRegressor,
+)
+from sklearn.tree import (
+    DecisionTreeClassifier,
+    DecisionTreeRegressor,
+    ExtraTreeClassifier,
+    ExtraTreeRegressor,
+)
+
+from deltauq.estimators import _packed_trees as module
+from deltauq.estimators._packed_trees import PackedTrees, numba_available, packable, plain_outputs
+
+D = 4
+TREES = [DecisionTreeRegressor, DecisionTreeClassifier, ExtraTreeRegressor, ExtraTreeClassifier]
+FORESTS = [RandomForestRegressor, RandomForestClassifier, ExtraTreesRegressor, ExtraTreesClassifier]
+ENCODINGS = ["difference", "identity", "two anchors"]
+# Down to the leaves in groups; as shipped; eight rows at a time from the root.
+GROUP_LIMITS = [0, module._GROUP_LIMIT, 10**6]
+
+
+def new(kind, **params):
+    return kind(random_state=0, **({"n_estimators": 4} if kind in FORESTS else {}), **params)
+
+
+def anchor_parts(encoding, R1, R2):
+    """Anchor columns and offset, for one anchor or row by row."""
+    if encoding == "difference":
+        return R1, R1
+    if encoding == "identity":
+        return R1, np.zeros_like(R1)
+    return np.concatenate([R1, R2], axis=-1), R1 + R2
+
+
+def tuples(X, columns, offset):
+    columns = np.broadcast_to(columns, (len(X), np.shape(columns)[-1]))
+    return np.hstack([columns, X - offset])
+
+
+def sample(rng, shape, step):
+    """Values on a grid of the given step, so that differences meet thresholds exactly, or free ones."""
+    values = rng.normal(scale=2.0, size=shape)
+    return np.round(values / step) * step if step else values
+
+
+def fitted(estimator, encoding, rng, step, n_pairs=400, n_targets=1, move=lambda values: values):
+    X, R1, R2 = (sample(rng, (n_pairs, D), step) for _ in range(3))
+    score = np.stack([np.sin(X[:, k]) + X[:, k + 1] * R1[:, k] for k in range(n_targets)], axis=1)
+    if is_classifier(estimator):
+        # A different number of classes for each target.
+        score = np.stack([np.digitize(s, np.linspace(-1, 1, 2 + k)) for k, s in enumerate(score.T)], axis=1)
+    Z = tuples(move(X), *anchor_parts(encoding, move(R1), move(R2)))
+    return estimator.fit(Z, score[:, 0] if n_targets == 1 else score)
+
+
+def n_anchor_columns(encoding):
+    return 2 * D if encoding == "two anchors" else D
+
+
+def own_leaves(estimator, Z):
+    return np.atleast_2d(estimator.apply(Z).T)
+
+
+def own_outputs(estimator, Z):
+    if is_classifier(estimator):
+        found = estimator.predict_proba(Z)
+        return np.hstack(found) if isinstance(found, list) else found
+    return estimator.predict(Z).reshape(len(Z), -1)
+
+
+def assert_same(estimator, encoding, X, R1, R2, group_limits=GROUP_LIMITS):
+    packed = PackedTrees(estimator, n_anchor_columns(encoding))
+    columns, offset = anchor_parts(encoding, R1, R2)
+    Z = tuples(X, columns, offset)
+    expected = plain_outputs(estimator, Z)
+    for limit in group_limits:
+        leaves = packed.leaves(X, columns, offset, group_limit=limit)
+        np.testing.assert_array_equal(leaves, own_leaves(estimator, Z))
+        outputs = packed.outputs(X, columns, offset, group_limit=limit)
+        assert outputs.dtype == np.float64
+        assert outputs.shape == (len(X), packed.n_outputs)
+        np.testing.assert_array_equal(outputs, expected)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("encoding", ENCODINGS)
+@pytest.mark.parametrize("kind", TREES + FORESTS)
+def test_leaves_and_outputs_are_those_of_scikit_learn(kind, encoding, dtype):
+    pytest.importorskip("numba")
+    rng = np.random.default_rng(1)
+    for step in (0.5, 0.0):
+        estimator = fitted(new(kind), encoding, rng, step)
+        for n in (1, 2, 9, 300):
+            X = sample(rng, (n, D), step / 2).astype(dtype)
+            assert_same(estimator, encoding, X, *sample(rng, (2, D), step))
+
+
+def test_grid_data_meets_thresholds_exactly():
+    """The test above is worth little if no value equals the threshold it is compared with."""
+    rng = np.random.default_rng(1)
+    tree = fitted(new(DecisionTreeRegressor), "difference", rng, 0.5)
+    Z = tuples(sample(rng, (300, D), 0.25), *anchor_parts("difference", *sample(rng, (2, D), 0.5)))
+    path = tree.decision_path(Z).tocoo()
+    inner = tree.tree_.feature[path.col] >= 0
+    rows, nodes = path.row[inner], path.col[inner]
+    ties = Z[rows, tree.tree_.feature[nodes]] == tree.tree_.threshold[nodes]
+    assert ties.sum() > 50
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    kind=st.sampled_from(TREES + FORESTS),
+    encoding=st.sampled_from(ENCODINGS),
+    step=st.sampled_from([0.0, 0.1, 0.5, 1.0]),
+    scale=st.sampled_from([1e-5, 1.0, 1e30]),
+    shift=st.sampled_from([0.0, 1e6]),  # far from zero, rounding before the difference would show
+    n=st.integers(1, 80),
+    limit=st.integers(0, 90),
+    depth=st.sampled_from([None, 1, 5]),
+    dtype=st.sampled_from([np.float64, np.float32]),
+)
+def test_any_data(seed, kind, encoding, step, scale, shift, n, limit, depth, dtype):
+    pytest.importorskip("numba")
+    rng = np.random.default_rng(seed)
+
+    def move(values):
+        return shift + scale * values
+
+    estimator = fitted(new(kind, max_depth=depth), encoding, rng, step, n_pairs=100, move=move)
+    X = move(sample(rng, (n, D), step / 2)).astype(dtype)
+    assert_same(estimator, encoding, X, *move(sample(rng, (2, D), step)), [limit])
+
+
+@pytest.mark.parametrize("kind", TREES + FORESTS)
+def test_several_targets(kind):
+    pytest.importorskip("numba")
+    rng = np.random.default_rng(2)
+    estimator = fitted(new(kind), "difference", rng, 0.5, n_targets=3)
+    assert PackedTrees(estimator, D).n_outputs == (3 + 4 + 5 if is_classifier(estimator) else 3)
+    assert_same(estimator, "difference", sample(rng, (100, D), 0.25), *sample(rng, (2, D), 0.5))
+
+
+@pytest.mark.parametrize("n_targets", [1, 3])
+@pytest.mark.parametrize("kind", TREES + FORESTS)
+def test_plain_outputs_are_the_estimators_own(kind, n_targets):
+    rng = np.random.default_rng(3)
+    estimator = fitted(new(kind), "difference", rng, 0.5, n_targets=n_targets)
+    Z = tuples(sample(rng, (100, D), 0.25), *anchor_parts("difference", *sample(rng, (2, D), 0.5)))
+    np.testing.assert_array_equal(plain_outputs(estimator, Z), own_outputs(estimator, Z))
+    if kind in FORESTS:
+        estimator.set_params(n_jobs=2)
+        np.testing.assert_allclose(plain_outputs(estimator, Z), own_outputs(estimator, Z), rtol=1e-12)
+
+
+@pytest.mark.parametrize("params", [{"max_leaf_nodes": 40}, {"max_depth": 1}, {"min_samples_leaf": 500}])
+def test_other_shapes_of_trees(params):
+    """Best-first trees number their nodes differently; a tree of too few rows is one leaf."""
+    pytest.importorskip("numba")
+    rng = np.random.default_rng(4)
+    estimator = fitted(new(RandomForestRegressor, **params), "difference", rng, 0.5)
+    assert_same(estimator, "difference", sample(rng, (100, D), 0.25), *sample(rng, (2, D), 0.5))
+
+
+def test_blocks_of_rows_do_not_matter(monkeypatch):
+    pytest.importorskip("numba")
+    rng = np.random.default_rng(5)
+    estimator = fitted(new(RandomForestRegressor), "difference", rng, 0.5)
+    monkeypatch.setattr(module, "_BLOCK_ROWS", 17)
+    for n in (1, 17, 18, 100):
+        assert_same(estimator, "difference", sample(rng, (n, D), 0.25), *sample(rng, (2, D), 0.5))
+
+
+def test_threads_do_not_disturb_each_other():
+    pytest.importorskip("numba")
+    rng = np.random.default_rng(6)
+    packed = PackedTrees(fitted(new(RandomForestRegressor), "difference", rng, 0.0), D)
+    X, anchors = rng.normal(size=(3000, D)), rng.normal(size=(20, D))
+    alone = [packed.outputs(X, r, r) for r in anchors]
+    with ThreadPoolExecutor(4) as pool:
+        together = list(pool.map(lambda r: packed.outputs(X, r, r), anchors))
+    np.testing.assert_array_equal(together, alone)
+
+
+def test_rows_of_any_layout_are_taken_and_left_alone():
+    pytest.importorskip("numba")
+    rng = np.random.default_rng(7)
+    packed = PackedTrees(fitted(new(RandomForestRegressor), "difference", rng, 0.5), D)
+    X, (r, _) = sample(rng, (50, D), 1.0), sample(rng, (2, D), 0.5)
+    before, expected = X.copy(), packed.outputs(X, r, r)
+    np.testing.assert_array_equal(X, before)
+    assert X.flags.writeable
+    frozen = X.copy()
+    frozen.flags.writeable = False
+    for other in (frozen, np.asfortranarray(X), np.repeat(X, 2, axis=0)[::2], X.astype(int)):
+        np.testing.assert_array_equal(packed.outputs(other, list(r), list(r)), expected)
+    assert packed.outputs(X[:0], r, r).shape == (0, 1)
+    assert packed.leaves(X[:0], r, r).shape == (4, 0)
+
+
+def test_values_beyond_float32_do_no_harm():
+    pytest.importorskip("numba")
+    rng = np.random.default_rng(8)
+    packed = PackedTrees(fitted(new(RandomForestRegressor), "difference", rng, 0.0), D)
+    X = rng.choice([-1e308, -1e39, 0.0, 1e39, 1e308], size=(200, D))
+    for limit in GROUP_LIMITS:
+        assert np.isfinite(packed.outputs(X, X[0], X[0], group_limit=limit)).all()
+
+
+@given(
+    threshold=st.floats(allow_nan=False),
+    value=st.floats(allow_nan=False, width=32),
+    steps=st.integers(-2, 2),
+)
+def test_a_float32_threshold_compares_like_the_float64_one(threshold, value, steps):
+    below = module._float32_below(np.array([threshold]))[0]
+    assert below.dtype == np.float32
+    near = below
+    with np.errstate(all="ignore"):
+        for _ in range(abs(steps)):
+            near = np.nextafter(near, np.float32(np.inf if steps > 0 else -np.inf))
+    for candidate in (np.float32(value), near):
+        assert (candidate <= below) == (float(candidate) <= threshold)
+
+
+def test_only_exact_types_are_packable():
+    class Changed(RandomForestRegressor):
+        pass
+
+    assert all(packable(kind()) for kind in TREES + FORESTS)
+    assert not packable(Changed())
+    assert not packable(GradientBoostingRegressor())
+    with pytest.raises(TypeError, match="Changed"):
+        PackedTrees(Changed(), 1)
+
+
+def test_wrong_shapes_are_refused():
+    pytest.importorskip("numba")
+    rng = np.random.default_rng(9)
+    estimator = fitted(new(DecisionTreeRegressor), "difference", rng, 0.5)
+    packed, X = PackedTrees(estimator, D), np.zeros((3, D))
+    for n_columns in (-1, 2 * D):
+        with pytest.raises(ValueError, match="anchor columns"):
+            PackedTrees(estimator, n_columns)
+    for args in ((X[:, 1:], X[0], X[0]), (X[0], X[0], X[0]), (X, X[0, 1:], X[0]), (X, X[0], X[0, 1:])):
+        with pytest.raises(ValueError, match="expected"):
+            packed.outputs(*args)
+
+
+def test_without_numba(monkeypatch):
+    import deltauq.estimators as package
+
+    monkeypatch.setitem(sys.modules, "numba", None)
+    monkeypatch.delitem(sys.modules, "deltauq.estimators._tree_kernels", raising=False)
+    monkeypatch.delattr(package, "_tree_kernels", raising=False)
+    module._kernels.cache_clear()
+    try:
+        assert not numba_available()
+        rng = np.random.default_rng(10)
+        packed = PackedTrees(fitted(new(DecisionTreeRegressor), "difference", rng, 0.5), D)
+        with pytest.raises(ImportError, match="numba"):
+            packed.outputs(np.zeros((1, D)), np.zeros(D), np.zeros(D))
+    finally:
+        module._kernels.cache_clear()
