@@ -1,6 +1,8 @@
 """Mean and variance over anchors of a forest: packed trees against forming every tuple matrix.
 
-Both sides run in turn, so that other load on the machine meets them alike; times are medians.
+The plain side is timed twice: with the forest's own threads over trees, and with threads over rows as on the
+packed side, because starting the forest's threads for every anchor takes longer than the trees themselves.
+All sides run in turn, so that other load on the machine meets them alike; times are medians.
 """
 
 from __future__ import annotations
@@ -15,10 +17,9 @@ import numpy as np
 from joblib import Parallel, delayed
 from sklearn.ensemble import RandomForestRegressor
 
-from deltauq.estimators._packed_trees import PackedTrees, numba_available
+from deltauq.estimators._packed_trees import PackedTrees, numba_available, plain_outputs
 
 TRAIN, ROWS, ANCHORS, TREES, THREADS, REPEATS = 200, 20_000, 100, 5, 2, 7
-Moments = tuple[np.ndarray, np.ndarray]
 
 
 def make_data(n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -31,30 +32,25 @@ def make_data(n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]
     return X, smooth + 2 * X[:, 6] * X[:, 16] ** 2 + 0.5 * rng.normal(size=n)
 
 
-def stream(outputs: Callable[[np.ndarray], np.ndarray], anchors: np.ndarray) -> Moments:
-    """Running mean and variance of ``outputs(anchor)`` over the anchors."""
+def tuples(X: np.ndarray, anchor: np.ndarray) -> np.ndarray:
+    return np.hstack([np.broadcast_to(anchor, X.shape), X - anchor])
+
+
+def stream(outputs: Callable, X: np.ndarray, anchors: np.ndarray) -> np.ndarray:
+    """Mean and variance of ``outputs(X, anchor)`` over the anchors, kept running."""
     mean = squares = np.zeros(1)
     for count, anchor in enumerate(anchors, start=1):
-        value = outputs(anchor)
+        value = outputs(X, anchor)
         deviation = value - mean
         mean = mean + deviation / count
         squares = squares + deviation * (value - mean)
-    return mean, squares / len(anchors)
+    return np.stack([mean, squares / len(anchors)])
 
 
-def plain(forest: RandomForestRegressor, X: np.ndarray, anchors: np.ndarray) -> Moments:
-    """Form the tuples of one anchor at a time and let the forest predict."""
-    return stream(lambda r: forest.predict(np.hstack([np.broadcast_to(r, X.shape), X - r])), anchors)
-
-
-def packed(forest: RandomForestRegressor, X: np.ndarray, anchors: np.ndarray) -> Moments:
-    """Pack the forest and let every thread stream its own rows."""
-    trees = PackedTrees(forest, X.shape[1])
-    parts = Parallel(n_jobs=THREADS, prefer="threads")(
-        delayed(stream)(lambda r, rows=rows: trees.outputs(rows, r, r)[:, 0], anchors)
-        for rows in np.array_split(X, THREADS)
-    )
-    return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
+def in_threads(outputs: Callable, X: np.ndarray, anchors: np.ndarray) -> np.ndarray:
+    parts = np.array_split(X, THREADS)
+    work = (delayed(stream)(outputs, rows, anchors) for rows in parts)
+    return np.hstack(Parallel(n_jobs=THREADS, prefer="threads")(work))
 
 
 def resident() -> float:
@@ -63,7 +59,7 @@ def resident() -> float:
     return int(status.read_text().split()[1]) * PAGESIZE / 1e6 if status.exists() else 0.0
 
 
-def measure(side: Callable[..., Moments], *args: object) -> tuple[float, float]:
+def measure(side: Callable, *args: np.ndarray) -> tuple[float, float]:
     """Seconds, and the most megabytes added as seen by a thread beside the run."""
     before, seen, done = resident(), [0.0], threading.Event()
 
@@ -74,26 +70,28 @@ def measure(side: Callable[..., Moments], *args: object) -> tuple[float, float]:
     threading.Thread(target=watch).start()
     start = time.perf_counter()
     side(*args)
-    seconds = time.perf_counter() - start
     done.set()
-    return seconds, max(seen)
+    return time.perf_counter() - start, max(seen)
 
 
 def main() -> None:
-    """Fit on all pairs, check that both sides agree, and time them in turn."""
     rng = np.random.default_rng(0)
     (R, y), (X, _) = make_data(TRAIN, rng), make_data(ROWS, rng)
-    i, j = np.divmod(np.arange(TRAIN**2), TRAIN)
     forest = RandomForestRegressor(TREES, random_state=0, n_jobs=THREADS)
-    forest.fit(np.hstack([R[i], R[j] - R[i]]), y[j] - y[i])
-    anchors = R[rng.choice(TRAIN, ANCHORS, replace=False)]
+    forest.fit(np.vstack([tuples(R, r) for r in R]), np.concatenate([y - target for target in y]))
+    trees, anchors = PackedTrees(forest, X.shape[1]), R[rng.choice(TRAIN, ANCHORS, replace=False)]
+    sides = {
+        "packed, threads over rows": (in_threads, lambda X, r: trees.outputs(X, r, r)[:, 0]),
+        "plain, threads over rows": (in_threads, lambda X, r: plain_outputs(forest, tuples(X, r))[:, 0]),
+        "plain, forest.predict": (stream, lambda X, r: forest.predict(tuples(X, r))),
+    }
     # Few rows, so that this compiles but leaves the memory of a full run still to be taken.
-    np.testing.assert_allclose(packed(forest, X[:50], anchors), plain(forest, X[:50], anchors), rtol=1e-9)
-    runs = [[measure(side, forest, X, anchors) for side in (packed, plain)] for _ in range(REPEATS)]
-    (fast, slow), (fast_memory, slow_memory) = np.median(runs, axis=0)[:, 0], np.max(runs, axis=0)[:, 1]
-    print(f"plain  {slow:.3f} s, {slow_memory:.0f} MB more at the peak")
-    print(f"packed {fast:.3f} s, {fast_memory:.0f} MB more at the peak")
-    print(f"ratio  {slow / fast:.1f}")
+    few = [run(outputs, X[:50], anchors) for run, outputs in sides.values()]
+    np.testing.assert_allclose(few, [few[0]] * len(few), rtol=1e-9)
+    runs = [[measure(*side, X, anchors) for side in sides.values()] for _ in range(REPEATS)]
+    seconds, memory = np.median(runs, axis=0)[:, 0], np.max(runs, axis=0)[:, 1]
+    for name, s, mb in zip(sides, seconds, memory, strict=True):
+        print(f"{name:25}  {s:.3f} s  {s / seconds[0]:4.1f} times packed  {mb:3.0f} MB more at the peak")
 
 
 if __name__ == "__main__":

@@ -40,8 +40,8 @@ _NODE = np.dtype(
     [("column", np.uint32), ("threshold", np.float32), ("left", np.uint32), ("leaf", np.uint32)], align=True
 )
 
-# Rows up to which a group of rows leaves the descent in groups for the one in eights; 16 to 32 measure alike.
-_GROUP_LIMIT = 32
+# Rows up to which a group of rows leaves the descent in groups for that one by one; 8 to 32 measure alike.
+_GROUP_LIMIT = 16
 # The table of differences holds at most this many rows and, unless the rows are very wide, this many values.
 # The more rows descend together, the fewer times a node is fetched.
 _BLOCK_ROWS = 32768
@@ -172,8 +172,7 @@ class PackedTrees:
         anchor_columns : array-like of shape (c,)
         offset : array-like of shape (d,)
         group_limit : int
-            Rows up to which a group of rows finishes eight at a time instead of together.  It changes the
-            time, never the result.
+            Rows up to which a group of rows goes on one by one.  It changes the time, never the result.
 
         Returns
         -------

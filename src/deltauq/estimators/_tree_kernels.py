@@ -2,8 +2,8 @@
 
 Rows follow a tree in groups: a split sorts the row numbers of its group into the left and the right part,
 so that a node is fetched once for all rows that pass it, and splits on the anchor block are decided once
-for the whole group.  Groups that have become small finish eight rows at a time without branches, because
-a node that serves a few rows costs more in mispredicted branches than it saves in fetches.
+for the whole group.  Rows of groups that have become small go on one by one, all of them a step at a time,
+because a node that serves a few rows costs more in mispredicted branches than it saves in fetches.
 
 Everything that serves as an index is ``uint64``: for signed indices numba adds the wrap-around test of
 Python's negative indices, and mixing ``uint64`` with signed integers would give ``float64``.  There is no
@@ -21,7 +21,7 @@ import numpy as np
 from numba import njit
 
 u64 = np.uint64
-_ZERO, _ONE, _LANES, _TILE = u64(0), u64(1), u64(8), u64(16)
+_ZERO, _ONE, _TILE = u64(0), u64(1), u64(16)
 # Columns of the difference table are this much longer than the block, so that they do not all start at the
 # same cache set when the block is a power of two.
 _PADDING = 16
@@ -73,45 +73,6 @@ def _pass_anchor_splits(nodes: Any, anchor: Any, width: Any, node: Any) -> Any:
 
 
 @_compiled
-def _child(nodes: Any, table: Any, stride: Any, width: Any, row: Any, node: Any) -> Any:
-    """Node reached by one row in one step; a leaf leads to itself."""
-    record = nodes[node]
-    column = u64(record.column)
-    # The anchor's values follow the columns of differences, one value each.
-    place = column * stride + row if column < width else column + (stride - _ONE) * width
-    return u64(record.left) + u64(table[place] > record.threshold)
-
-
-@_compiled
-def _descend_eight(
-    nodes: Any, table: Any, stride: Any, width: Any, node: Any, rows: Any, first: Any, last: Any, leaves: Any
-) -> None:
-    """Bring the rows ``rows[first : first + 8]``, none behind `last`, from `node` to their leaves.
-
-    The eight chains of dependent loads overlap.  A lane without a row of its own repeats the last row.
-    """
-    r0, r1 = u64(rows[first]), u64(rows[min(first + u64(1), last)])
-    r2, r3 = u64(rows[min(first + u64(2), last)]), u64(rows[min(first + u64(3), last)])
-    r4, r5 = u64(rows[min(first + u64(4), last)]), u64(rows[min(first + u64(5), last)])
-    r6, r7 = u64(rows[min(first + u64(6), last)]), u64(rows[min(first + u64(7), last)])
-    a0 = a1 = a2 = a3 = a4 = a5 = a6 = a7 = node
-    moved = True
-    while moved:
-        b0, b1 = _child(nodes, table, stride, width, r0, a0), _child(nodes, table, stride, width, r1, a1)
-        b2, b3 = _child(nodes, table, stride, width, r2, a2), _child(nodes, table, stride, width, r3, a3)
-        b4, b5 = _child(nodes, table, stride, width, r4, a4), _child(nodes, table, stride, width, r5, a5)
-        b6, b7 = _child(nodes, table, stride, width, r6, a6), _child(nodes, table, stride, width, r7, a7)
-        change = (a0 ^ b0) | (a1 ^ b1) | (a2 ^ b2) | (a3 ^ b3)
-        change |= (a4 ^ b4) | (a5 ^ b5) | (a6 ^ b6) | (a7 ^ b7)
-        a0, a1, a2, a3, a4, a5, a6, a7 = b0, b1, b2, b3, b4, b5, b6, b7
-        moved = change != _ZERO
-    leaves[r0], leaves[r1] = nodes[a0].leaf, nodes[a1].leaf
-    leaves[r2], leaves[r3] = nodes[a2].leaf, nodes[a3].leaf
-    leaves[r4], leaves[r5] = nodes[a4].leaf, nodes[a5].leaf
-    leaves[r6], leaves[r7] = nodes[a6].leaf, nodes[a7].leaf
-
-
-@_compiled
 def _split_group(source: Any, target: Any, first: Any, stop: Any, column: Any, threshold: Any) -> Any:
     """Sort the row numbers ``source[first:stop]`` into `target` and return where the right part starts.
 
@@ -125,6 +86,31 @@ def _split_group(source: Any, target: Any, first: Any, stop: Any, column: Any, t
         target[last - i + left] = row
         left += _ONE - u64(column[u64(row)] > threshold)
     return left
+
+
+@_compiled
+def _finish_rows(
+    nodes: Any, table: Any, stride: Any, width: Any, rows: Any, at: Any, count: Any, leaves: Any
+) -> None:
+    """Bring the first `count` of `rows`, each at its own node `at`, to their leaves; both are overwritten.
+
+    All rows take one step before any takes the next: their chains of loads do not wait for each other.  A row
+    writes down each node it enters as if that were its leaf, so that there is no branch; the last one holds.
+    """
+    # The anchor's values follow the columns of differences in the table, one value each.
+    behind = (stride - _ONE) * width
+    while count > _ZERO:
+        n_going = _ZERO
+        for i in range(count):
+            row, record = u64(rows[i]), nodes[u64(at[i])]
+            column = u64(record.column)
+            place = column * stride + row if column < width else column + behind
+            node = u64(record.left) + u64(table[place] > record.threshold)
+            child = nodes[node]
+            leaves[row] = child.leaf
+            rows[n_going], at[n_going] = row, node
+            n_going += u64(u64(child.left) != node)
+        count = n_going
 
 
 @_compiled
@@ -143,15 +129,17 @@ def _find_leaves(
 ) -> None:
     """Write the number of the leaf that each row of the block reaches in one tree.
 
-    Groups of up to `group_limit` rows are finished eight at a time.  `rows` is scratch of shape
-    (2, n_rows or more): a split reads the numbers of its group in one of the two and writes the parts to the
-    same range of the other.  `pending` is scratch of shape (depth + 1, 4) for the right parts left for later.
+    Groups of up to `group_limit` rows are left to `_finish_rows`.  `rows` is scratch of shape (4, n_rows or
+    more): a split reads the numbers of its group in one of the first two and writes the parts to the same
+    range of the other; the last two hold the rows to finish and where they are.  `pending` is scratch of
+    shape (depth + 1, 4) for the right parts left for later.
     """
     stride, width, limit = u64(stride), u64(width), u64(group_limit)
     for i in range(u64(n_rows)):
         rows[_ZERO, i] = i
     node, first, stop, side = u64(root), _ZERO, u64(n_rows), _ZERO
-    n_pending = _ZERO
+    single, at = rows[2], rows[3]
+    n_pending = n_single = _ZERO
     while True:
         node = _pass_anchor_splits(nodes, anchor, width, node)
         record = nodes[node]
@@ -162,9 +150,10 @@ def _find_leaves(
                 for i in range(first, stop):
                     leaves[u64(group[i])] = record.leaf
             else:
-                while first < stop:
-                    _descend_eight(nodes, table, stride, width, node, group, first, stop - _ONE, leaves)
-                    first += _LANES
+                for i in range(first, stop):
+                    single[n_single] = group[i]
+                    at[n_single] = node
+                    n_single += _ONE
             if n_pending == _ZERO:
                 break
             n_pending -= _ONE
@@ -183,6 +172,7 @@ def _find_leaves(
             later[0], later[1], later[2], later[3] = node + _ONE, middle, stop, side
             n_pending += _ONE
             stop = middle
+    _finish_rows(nodes, table, stride, width, single, at, n_single, leaves)
 
 
 @_compiled
@@ -191,7 +181,7 @@ def _scratch(n_rows: Any, width: Any, anchor: Any, depth: Any) -> Any:
     stride = n_rows + _PADDING
     table = np.empty(width * stride + anchor.size, np.float32)
     table[width * stride :] = anchor
-    rows = np.empty((2, n_rows), np.uint32)
+    rows = np.empty((4, n_rows), np.uint32)
     pending = np.empty((depth + 1, 4), np.uint32)
     return table, stride, rows, pending, np.empty(n_rows, np.uint32)
 

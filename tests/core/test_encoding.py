@@ -1,0 +1,106 @@
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import array_shapes, arrays
+
+from deltauq.core import Difference, Encoding, Identity, TwoAnchor, get_encoding
+
+ENCODINGS = [Difference(), Identity(), TwoAnchor()]
+NAMESPACES = {"numpy": np.asarray, "torch": torch.asarray}
+
+
+@st.composite
+def inputs_and_anchors(draw, n_anchors):
+    """Inputs and anchors of one shape: vectors, or anything with a channel axis."""
+    shape = draw(array_shapes(min_dims=2, max_dims=4, min_side=1, max_side=4))
+    values = st.floats(-1e6, 1e6, allow_subnormal=False)
+    return [draw(arrays(np.float64, shape, elements=values)) for _ in range(n_anchors + 1)]
+
+
+@pytest.mark.parametrize("namespace", NAMESPACES)
+@pytest.mark.parametrize("encoding", ENCODINGS, ids=repr)
+@given(data=st.data())
+def test_decode_returns_the_input_whatever_the_anchor(encoding, namespace, data):
+    x, *anchors = (NAMESPACES[namespace](a) for a in data.draw(inputs_and_anchors(encoding.n_anchors)))
+    tuples = encoding.encode(x, *anchors)
+    assert tuples.shape[1] == encoding.width * x.shape[1]
+    size = max(float(abs(a).max()) for a in (x, *anchors))
+    np.testing.assert_allclose(encoding.decode(tuples), x, rtol=0, atol=8 * np.finfo(float).eps * size)
+
+
+@pytest.mark.parametrize("namespace", NAMESPACES)
+def test_what_each_encoding_writes(namespace):
+    as_array = NAMESPACES[namespace]
+    x, r, s = as_array([[5.0, 7.0]]), as_array([[1.0, 2.0]]), as_array([[10.0, 20.0]])
+    np.testing.assert_array_equal(Difference().encode(x, r), [[1, 2, 4, 5]])
+    np.testing.assert_array_equal(Identity().encode(x, r), [[1, 2, 5, 7]])
+    np.testing.assert_array_equal(TwoAnchor().encode(x, r, s), [[1, 2, 10, 20, -6, -15]])
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "bool"])
+@pytest.mark.parametrize("namespace", NAMESPACES)
+def test_integers_and_booleans_are_cast_and_never_wrap(namespace, dtype):
+    x = NAMESPACES[namespace](np.array([[0, 1]], dtype=dtype))
+    r = NAMESPACES[namespace](np.array([[1, 0]], dtype=dtype))
+    np.testing.assert_array_equal(Difference().encode(x, r), [[1.0, 0.0, -1.0, 1.0]])
+
+
+def test_float32_and_float64_meet_in_float64():
+    tuples = Difference().encode(np.float32([[0.1]]), np.array([[0.1]]))
+    assert tuples.dtype == np.float64
+    assert tuples[0, 1] == np.float64(np.float32(0.1)) - 0.1
+
+
+@pytest.mark.parametrize("namespace", NAMESPACES)
+def test_images_join_on_channels_and_one_anchor_serves_a_batch(namespace):
+    rng = np.random.default_rng(0)
+    x, r = NAMESPACES[namespace](rng.random((5, 3, 8, 8))), NAMESPACES[namespace](rng.random((1, 3, 8, 8)))
+    tuples = Difference().encode(x, r)
+    assert tuple(tuples.shape) == (5, 6, 8, 8)
+    np.testing.assert_array_equal(tuples[4, :3], r[0])
+    np.testing.assert_allclose(Difference().decode(tuples), x)
+
+
+def test_channels_last():
+    x, r = np.ones((2, 4, 4, 3)), np.zeros((2, 4, 4, 3))
+    tuples = Difference().encode(x, r, axis=-1)
+    assert tuples.shape == (2, 4, 4, 6)
+    np.testing.assert_array_equal(Difference().decode(tuples, axis=-1), x)
+
+
+def test_tuples_pair_each_anchor_with_its_successor():
+    anchors = np.arange(6.0).reshape(3, 2)
+    (only,) = Difference().tuples(anchors)
+    np.testing.assert_array_equal(only, anchors)
+    first, second = TwoAnchor().tuples(anchors)
+    np.testing.assert_array_equal(first, anchors)
+    np.testing.assert_array_equal(second, anchors[[1, 2, 0]])
+
+
+def test_wrong_number_of_anchors_is_refused():
+    x = np.ones((2, 3))
+    with pytest.raises(ValueError, match="takes 2 anchor"):
+        TwoAnchor().encode(x, x)
+
+
+def test_decode_refuses_a_width_that_no_tuple_has():
+    with pytest.raises(ValueError, match="no multiple of 2"):
+        Difference().decode(np.ones((2, 5)))
+
+
+def test_names_and_objects_are_looked_up():
+    assert get_encoding("two-anchor") == TwoAnchor()
+    assert get_encoding("difference") != Identity()
+    assert len({Difference(), Difference(), Identity()}) == 2
+    own = TwoAnchor()
+    assert get_encoding(own) is own
+    for wrong in ("minus", 3):
+        with pytest.raises(ValueError, match="encoding must be one of"):
+            get_encoding(wrong)
+
+
+def test_an_encoding_has_to_say_its_offset():
+    with pytest.raises(NotImplementedError):
+        Encoding().offset(np.ones(2))

@@ -1,0 +1,115 @@
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse
+from sklearn.exceptions import NotFittedError
+from sklearn.svm import SVR
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
+
+from deltauq import AnchoredClassifier, AnchoredRegressor
+
+X = np.random.default_rng(0).normal(size=(20, 3))
+y = X[:, 0]
+
+
+def broken(value):
+    bad = X.copy()
+    bad[3, 1] = value
+    return bad
+
+
+@pytest.mark.parametrize(
+    ("X", "y", "error", "message"),
+    [
+        (broken(np.nan), y, ValueError, "X contains NaN"),
+        (broken(np.inf), y, ValueError, "X contains infinity"),
+        (X, broken(np.nan)[:, 1], ValueError, "y contains NaN"),
+        (X[:0], y[:0], ValueError, "0 sample"),
+        (X[:, :0], y, ValueError, "0 feature"),
+        (X[:1], y[:1], ValueError, "1 sample.*minimum of 2"),
+        (X, y[:-1], ValueError, "inconsistent numbers of samples"),
+        (X[0], y, ValueError, "2D array"),
+        (scipy.sparse.csr_array(X), y, TypeError, "X.*dense data is required"),
+        (pd.DataFrame({"a": ["u", "v"] * 10, "b": y}), y, ValueError, "X must be numeric.*'u'"),
+        (X, None, ValueError, "requires y"),
+    ],
+)
+def test_data_that_cannot_be_fitted(X, y, error, message):
+    model = AnchoredRegressor(DecisionTreeRegressor())
+    with pytest.raises(error, match=message):
+        model.fit(X, y)
+    assert vars(model).keys() == vars(AnchoredRegressor()).keys(), "nothing half-fitted stays behind"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ({"n_anchors": 0}, "n_anchors must be a positive integer, got 0"),
+        ({"n_anchors": 2.5}, "n_anchors must be a positive integer"),
+        ({"n_anchors": True}, "n_anchors must be a positive integer"),
+        ({"n_train_anchors": "all"}, "n_train_anchors must be a positive integer"),
+        ({"pairing": "each"}, "pairing must be one of"),
+        ({"encoding": "sum"}, "encoding must be one of"),
+        ({"anchors": "nearest"}, "anchors must be one of"),
+        ({"anchors": np.ones((4, 7))}, "anchors have 7 features, but X has 3"),
+        ({"anchors": np.full((4, 3), np.nan)}, "anchors contains NaN"),
+        ({"center": "mean"}, "center must be one of"),
+        ({"calibrate": "platt"}, "calibrate must be one of"),
+        ({"calibrate": -1.0}, "calibrate must be a positive number"),
+        ({"calibrate": [1.0]}, "calibrate must be a positive number"),
+    ],
+)
+def test_words_that_mean_nothing(words, message):
+    with pytest.raises(ValueError, match=message):
+        AnchoredRegressor(DecisionTreeRegressor(), **words).fit(X, y)
+
+
+def test_a_base_that_is_no_estimator():
+    for base in ("tree", object()):
+        with pytest.raises(TypeError, match="estimator must be a scikit-learn estimator"):
+            AnchoredRegressor(base).fit(X, y)
+
+
+@pytest.mark.parametrize("call", ["predict", "posterior", "set_anchors"])
+def test_use_before_fitting(call):
+    with pytest.raises(NotFittedError, match="not fitted yet"):
+        getattr(AnchoredRegressor(DecisionTreeRegressor()), call)(X)
+
+
+@pytest.mark.parametrize("call", ["predict", "predict_proba", "uncertainty"])
+def test_use_of_a_classifier_before_fitting(call):
+    with pytest.raises(NotFittedError):
+        getattr(AnchoredClassifier(DecisionTreeClassifier()), call)(X)
+
+
+def test_rows_that_cannot_be_predicted():
+    model = AnchoredRegressor(DecisionTreeRegressor(), random_state=0).fit(X, y)
+    with pytest.raises(ValueError, match="X has 2 features, but AnchoredRegressor is expecting 3"):
+        model.predict(X[:, :2])
+    with pytest.raises(ValueError, match="X contains NaN"):
+        model.predict(broken(np.nan))
+    with pytest.raises(ValueError, match="X must be numeric"):
+        model.predict(pd.DataFrame({"a": ["u"], "b": [0.0], "c": [0.0]}).to_numpy())
+    with pytest.raises(ValueError, match="0 sample"):
+        model.predict(X[:0])
+
+
+def test_a_failed_fit_leaves_the_earlier_one_whole():
+    model = AnchoredRegressor(SVR(), n_anchors=5, random_state=0).fit(X, y)
+    before = model.predict(X)
+    with pytest.raises(ValueError, match="NaN"):
+        model.fit(broken(np.nan), y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.set_params(estimator=SVR(C=-1.0))
+        with pytest.raises(ValueError, match="C"):
+            model.fit(X[:, :2], y)
+    np.testing.assert_array_equal(model.predict(X), before)
+    assert model.n_features_in_ == 3
+
+
+def test_regression_targets_are_no_classes():
+    with pytest.raises(ValueError, match="Unknown label type"):
+        AnchoredClassifier(DecisionTreeClassifier()).fit(X, y)

@@ -1,0 +1,161 @@
+import numpy as np
+import pytest
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.datasets import load_digits, load_iris
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression, RidgeClassifier
+from sklearn.metrics import log_loss
+from sklearn.model_selection import train_test_split
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.neural_network import MLPClassifier
+from sklearn.svm import SVC, LinearSVC
+from sklearn.tree import DecisionTreeClassifier
+
+from deltauq import AnchoredClassifier
+
+
+class Nearest(ClassifierMixin, BaseEstimator):
+    """A classifier with labels only: no probabilities, no scores."""
+
+    def fit(self, X, y):
+        self.classes_ = np.unique(y)
+        self.n_features_in_ = X.shape[1]
+        self.knn_ = KNeighborsClassifier(1).fit(X, y)
+        return self
+
+    def predict(self, X):
+        return self.knn_.predict(X)
+
+
+def test_probabilities_are_the_mean_over_anchors(labelled):
+    X, y = labelled
+    model = AnchoredClassifier(KNeighborsClassifier(), n_anchors=9, random_state=0).fit(X, y)
+    by_hand = np.array(
+        [model.estimator_.predict_proba(np.hstack([np.tile(r, (90, 1)), X - r])) for r in model.anchors_]
+    )
+    proba, std = model.predict_proba(X, return_std=True)
+    np.testing.assert_allclose(proba, by_hand.mean(axis=0))
+    np.testing.assert_allclose(std, by_hand.std(axis=0), atol=1e-9)
+    np.testing.assert_allclose(model.uncertainty(X), by_hand.var(axis=0).sum(axis=1), atol=1e-12)
+    np.testing.assert_array_equal(model.predict(X), model.classes_[proba.argmax(axis=1)])
+    np.testing.assert_array_equal(model.classes_, ["blue", "green", "red"])
+
+
+@pytest.mark.parametrize("base", [SVC(C=10), LinearSVC(), RidgeClassifier()], ids=lambda b: type(b).__name__)
+def test_scores_become_probabilities_fitted_on_rows_left_out(base):
+    X, y = load_iris(return_X_y=True)
+    X_train, X_test, y_train, y_test = train_test_split(X, y, random_state=0, stratify=y)
+    model = AnchoredClassifier(base, random_state=0).fit(X_train, y_train)
+    proba, std = model.predict_proba(X_test, return_std=True)
+    np.testing.assert_allclose(proba.sum(axis=1), 1.0)
+    assert np.all(proba >= 0) and np.all(std >= 0)
+    assert log_loss(y_test, proba) < 0.75
+    assert model.uncertainty(X_test).shape == (38,)
+
+
+def test_probabilities_of_scores_do_not_flatter_rows_of_pure_noise():
+    """An RBF machine separates its own rows perfectly; only rows left out show that it has learnt nothing."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(60, 5)), rng.integers(0, 2, 60)
+    model = AnchoredClassifier(SVC(C=1000, gamma=5), n_anchors=5, random_state=0).fit(X, y)
+    assert model.predict_proba(rng.normal(size=(50, 5))).max() < 0.8
+
+
+def test_votes_where_there_is_nothing_else(labelled):
+    X, y = labelled
+    model = AnchoredClassifier(Nearest(), n_anchors=10, random_state=0).fit(X, y)
+    assert not hasattr(model, "predict_proba")
+    votes = np.array(
+        [model.estimator_.predict(np.hstack([np.tile(r, (90, 1)), X - r])) for r in model.anchors_]
+    )
+    share = (votes[:, :, None] == model.classes_).mean(axis=0)
+    np.testing.assert_array_equal(model.predict(X), model.classes_[share.argmax(axis=1)])
+    np.testing.assert_allclose(model.uncertainty(X), (share * (1 - share)).sum(axis=1), atol=1e-12)
+
+
+def test_a_class_of_one_row_cannot_have_probabilities_fitted(labelled):
+    X, y = labelled
+    y = y.astype(object)
+    y[0] = "lonely"
+    with pytest.raises(ValueError, match="class with a single row"):
+        AnchoredClassifier(SVC()).fit(X, y)
+    assert AnchoredClassifier(DecisionTreeClassifier(), random_state=0).fit(X, y).predict_proba(X).shape == (
+        90,
+        4,
+    )
+
+
+def test_the_boundary_is_less_certain_than_the_centres(labelled):
+    X, y = labelled
+    model = AnchoredClassifier(SVC(C=10), n_anchors=5, random_state=0).fit(X, y)
+    between, centres = np.array([[1.0, 0.0], [0.0, 1.0]]), np.array([[-0.5, -0.5], [3.0, -0.5], [-0.5, 3.0]])
+    assert model.uncertainty(between).mean() > 2 * model.uncertainty(centres).mean()
+
+
+def test_center_keeps_the_plain_probabilities(labelled):
+    X, y = labelled
+    plain = RandomForestClassifier(3, random_state=1).fit(X, y)
+    anchored = AnchoredClassifier(RandomForestClassifier(3, random_state=1), random_state=0).fit(X, y)
+    centred = clone(anchored).set_params(center="estimator").fit(X, y)
+    proba, std = centred.predict_proba(X, return_std=True)
+    np.testing.assert_allclose(proba, plain.predict_proba(X))
+    np.testing.assert_array_equal(std, anchored.predict_proba(X, return_std=True)[1])
+    np.testing.assert_array_equal(centred.predict(X), plain.predict(X))
+
+
+def test_center_of_a_model_without_probabilities_is_its_label(labelled):
+    X, y = labelled
+    model = AnchoredClassifier(SVC(C=10), center="estimator", n_anchors=3, random_state=0).fit(X, y)
+    np.testing.assert_array_equal(model.predict(X), SVC(C=10).fit(X, y).predict(X))
+
+
+def test_calibrated_standard_deviations_fit_the_outcomes():
+    X, y = load_digits(n_class=4, return_X_y=True)
+    X_train, X_test, y_train, y_test = train_test_split(X, y, train_size=120, random_state=0, stratify=y)
+    model = AnchoredClassifier(RandomForestClassifier(10), calibrate="cv", random_state=0).fit(
+        X_train, y_train
+    )
+    proba, std = model.predict_proba(X_test, return_std=True)
+    z = ((y_test[:, None] == model.classes_) - proba) / std
+    np.testing.assert_allclose(np.sqrt(np.mean(z**2)), 1.0, atol=0.35)
+
+
+@pytest.mark.parametrize(
+    "base", [RandomForestClassifier(4), KNeighborsClassifier()], ids=lambda b: type(b).__name__
+)
+def test_several_outputs(base, labelled):
+    X, y = labelled
+    Y = np.column_stack([y, np.where(X[:, 0] > 1, "east", "west")])
+    model = AnchoredClassifier(base, n_anchors=6, random_state=0).fit(X, Y)
+    proba, std = model.predict_proba(X, return_std=True)
+    assert [p.shape for p in proba] == [(90, 3), (90, 2)] == [s.shape for s in std]
+    labels = model.predict(X)
+    assert labels.shape == (90, 2) and (labels == Y).mean() > 0.8
+    assert model.uncertainty(X).shape == (90, 2)
+    assert [list(c) for c in model.classes_] == [["blue", "green", "red"], ["east", "west"]]
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_multilabel_network(labelled):
+    X, _ = labelled
+    Y = np.column_stack([X[:, 0] > 1, X[:, 1] > 1, X.sum(axis=1) > 2]).astype(int)
+    model = AnchoredClassifier(
+        MLPClassifier((32,), learning_rate_init=0.02), n_anchors=6, random_state=0
+    ).fit(X, Y)
+    proba = model.predict_proba(X)
+    assert [p.shape for p in proba] == [(90, 2)] * 3
+    assert (model.predict(X) == Y).mean() > 0.85
+
+
+def test_refitting_with_another_base_forgets_the_first(labelled):
+    X, y = labelled
+    model = AnchoredClassifier(SVC(), n_anchors=3, random_state=0).fit(X, y)
+    assert hasattr(model, "score_map_")
+    model.set_params(estimator=LogisticRegression()).fit(X, y)
+    assert not hasattr(model, "score_map_")
+
+
+def test_default_base_and_number_of_anchors(labelled):
+    model = AnchoredClassifier(random_state=0, n_train_anchors=10).fit(*labelled)
+    assert len(model.anchors_) == 20
+    assert model.score(*labelled) > 0.9

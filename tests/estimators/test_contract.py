@@ -1,0 +1,120 @@
+"""scikit-learn's own checks, and ours, over one base of each kind."""
+
+import inspect
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.ensemble import (
+    BaggingClassifier,
+    BaggingRegressor,
+    ExtraTreesRegressor,
+    HistGradientBoostingClassifier,
+    HistGradientBoostingRegressor,
+    RandomForestClassifier,
+    RandomForestRegressor,
+)
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
+from sklearn.neural_network import MLPClassifier, MLPRegressor
+from sklearn.svm import SVC, SVR
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
+from sklearn.utils import estimator_checks
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from deltauq import AnchoredClassifier, AnchoredRegressor
+from deltauq.testing import EXPECTED_FAILED_CHECKS, check_contract, expected_failed_checks
+
+pytestmark = [
+    # The checks fit on tiny and on random data, where bases say that they have not converged.
+    pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
+    pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning"),
+]
+
+REGRESSORS = [
+    DecisionTreeRegressor(),
+    RandomForestRegressor(n_estimators=5),
+    KNeighborsRegressor(),
+    SVR(),
+    HistGradientBoostingRegressor(max_iter=20),
+    MLPRegressor(),
+]
+CLASSIFIERS = [
+    DecisionTreeClassifier(),
+    RandomForestClassifier(n_estimators=5),
+    KNeighborsClassifier(),
+    SVC(),
+    HistGradientBoostingClassifier(max_iter=20),
+    MLPClassifier(),
+]
+
+
+@parametrize_with_checks(
+    [AnchoredRegressor(base, n_anchors=10, random_state=0) for base in REGRESSORS]
+    + [AnchoredClassifier(base, n_anchors=5, random_state=0) for base in CLASSIFIERS],
+    expected_failed_checks=expected_failed_checks,
+)
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+def test_nothing_is_excused_for_trees():
+    assert EXPECTED_FAILED_CHECKS["DecisionTreeRegressor"] == {}
+    assert EXPECTED_FAILED_CHECKS["DecisionTreeClassifier"] == {}
+
+
+@pytest.mark.parametrize("base", REGRESSORS + CLASSIFIERS, ids=lambda b: type(b).__name__)
+def test_what_is_excused_fails_for_the_base_or_for_bagging_over_it(base):
+    bagging = (BaggingRegressor if base in REGRESSORS else BaggingClassifier)(base, random_state=0)
+    for name in EXPECTED_FAILED_CHECKS[type(base).__name__]:
+        check = getattr(estimator_checks, name)
+        assert _fails(check, base) or _fails(check, bagging), name
+
+
+def _fails(check, estimator):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            check(type(estimator).__name__, estimator)
+        except AssertionError:
+            return True
+    return False
+
+
+EXACT = [DecisionTreeRegressor(), RandomForestRegressor(5, n_jobs=2), ExtraTreesRegressor(3)]
+
+
+@pytest.mark.parametrize("base", EXACT, ids=lambda b: type(b).__name__)
+@pytest.mark.parametrize("encoding", ["difference", "identity", "two-anchor"])
+def test_contract_of_trees_holds_to_the_last_bit(base, encoding, table):
+    check_contract(AnchoredRegressor(base, encoding=encoding, random_state=0), *table, rtol=0)
+
+
+@pytest.mark.parametrize("base", [SVR(C=10), HistGradientBoostingRegressor(max_iter=20), MLPRegressor()])
+def test_contract_of_other_regressors(base, table):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        check_contract(AnchoredRegressor(base, n_anchors=15, random_state=0), *table)
+
+
+@pytest.mark.parametrize("base", [RandomForestClassifier(5), SVC(), KNeighborsClassifier()])
+def test_contract_of_classifiers(base, labelled):
+    check_contract(AnchoredClassifier(base, n_anchors=7, random_state=0), *labelled)
+
+
+def test_contract_notices_a_prediction_that_depends_on_its_batch(table):
+    class Leaky(AnchoredRegressor):
+        def posterior(self, X, return_samples=False):
+            return super().posterior(X - X.mean(axis=0), return_samples)
+
+    with pytest.raises(AssertionError, match="mean"):
+        check_contract(Leaky(DecisionTreeRegressor(), random_state=0), *table)
+
+
+def test_constructors_agree_but_for_the_number_of_anchors():
+    ours = inspect.signature(AnchoredRegressor).parameters
+    theirs = inspect.signature(AnchoredClassifier).parameters
+    different = {name for name in ours if ours[name].default != theirs[name].default}
+    assert list(ours) == list(theirs) and different == {"n_anchors"}
+    assert (ours["n_anchors"].default, theirs["n_anchors"].default) == (100, 20)
+    assert np.all([p.kind is p.KEYWORD_ONLY for name, p in ours.items() if name != "estimator"])

@@ -1,0 +1,109 @@
+import numpy as np
+import pytest
+import sklearn
+from sklearn.ensemble import RandomForestRegressor
+from sklearn.linear_model import LogisticRegression, Ridge, SGDRegressor
+from sklearn.model_selection import cross_validate
+from sklearn.neighbors import KNeighborsRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
+from sklearn.tree import DecisionTreeRegressor
+from sklearn.utils.validation import has_fit_parameter
+
+from deltauq import AnchoredClassifier, AnchoredRegressor
+
+WEIGHTS = np.arange(60) % 4
+
+
+def repeated(X, y, weights=WEIGHTS):
+    return np.repeat(X, weights, axis=0), np.repeat(y, weights)
+
+
+@pytest.mark.parametrize("n_train_anchors", ["auto", 10])
+@pytest.mark.parametrize("anchors", ["data", "normal"])
+def test_a_weight_stands_for_a_repeated_row(table, n_train_anchors, anchors):
+    model = AnchoredRegressor(Ridge(), anchors=anchors, n_train_anchors=n_train_anchors, random_state=0)
+    X, y = table
+    weighted = sklearn.clone(model).fit(X, y, sample_weight=WEIGHTS).posterior(X)
+    plain = sklearn.clone(model).fit(*repeated(X, y)).posterior(X)
+    np.testing.assert_allclose(weighted.mean, plain.mean, rtol=1e-6)
+    np.testing.assert_allclose(weighted.std, plain.std, rtol=1e-6)
+
+
+def test_weights_reach_a_base_inside_a_pipeline(table):
+    X, y = table
+    model = AnchoredRegressor(
+        make_pipeline(StandardScaler(), DecisionTreeRegressor(max_depth=2)), random_state=0
+    )
+    weights = np.where(X[:, 0] > 0, 1.0, 1e-9)
+    heavy = model.fit(X, y, sample_weight=weights).predict(X)
+    assert np.abs(heavy - y)[X[:, 0] > 0].mean() < np.abs(heavy - y)[X[:, 0] <= 0].mean()
+
+
+@pytest.mark.parametrize(
+    "base", [KNeighborsRegressor(), make_pipeline(StandardScaler(), KNeighborsRegressor())]
+)
+def test_a_base_without_weights_says_so(base, table):
+    X, y = table
+    model = AnchoredRegressor(base)
+    with pytest.raises(TypeError, match=r"sample_weight.*KNeighborsRegressor\.fit does not take it"):
+        model.fit(X, y, sample_weight=np.ones(60))
+    assert not has_fit_parameter(model, "sample_weight")
+    assert has_fit_parameter(AnchoredRegressor(Ridge()), "sample_weight")
+    assert model.fit(X, y, sample_weight=None).predict(X).shape == (60,)
+
+
+def test_weights_count_in_every_part(labelled):
+    X, y = labelled
+    weights = np.where(y == "blue", 5.0, 1.0)
+    for base in (SVC(), LogisticRegression()):
+        words = {"n_anchors": 5, "random_state": 0, "center": "estimator", "calibrate": "cv"}
+        plain = AnchoredClassifier(base, **words).fit(X, y)
+        heavy = AnchoredClassifier(base, **words).fit(X, y, sample_weight=weights)
+        assert (heavy.predict(X) == "blue").sum() >= (plain.predict(X) == "blue").sum()
+        assert heavy.predict_proba(X)[:, 0].mean() >= plain.predict_proba(X)[:, 0].mean()
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_weights_of_a_base_that_learns_by_epochs(table):
+    X, y = table
+    weights = np.where(X[:, 0] > 0, 1.0, 0.0)
+    model = AnchoredRegressor(SGDRegressor(), random_state=0).fit(X, y, sample_weight=weights)
+    assert np.all(model.anchors_[:, 0] > 0), "anchors are drawn by weight"
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [(np.zeros(60), "all zero|zero"), (-np.ones(60), "[Nn]egative"), (np.ones(3), "sample_weight")],
+)
+def test_bad_weights(weights, message, table):
+    with pytest.raises(ValueError, match=message):
+        AnchoredRegressor(Ridge()).fit(*table, sample_weight=weights)
+
+
+def test_metadata_is_routed_to_the_base(table):
+    X, y = table
+
+    class Tagged(Ridge):
+        def fit(self, X, y, sample_weight=None, tag=None, word=None):
+            self.tag_, self.word_ = tag, word
+            return super().fit(X, y, sample_weight)
+
+    model = AnchoredRegressor(Tagged(), n_train_anchors=3, random_state=0)
+    with pytest.raises(ValueError, match="enable_metadata_routing"):
+        model.fit(X, y, tag=np.arange(60))
+    with sklearn.config_context(enable_metadata_routing=True):
+        model.set_params(estimator=Tagged().set_fit_request(tag=True, word=True, sample_weight=True))
+        model.fit(X, y, tag=np.arange(60), word="once", sample_weight=np.ones(60))
+        np.testing.assert_array_equal(model.estimator_.tag_, np.repeat(np.arange(60), 3))
+        assert model.estimator_.word_ == "once"
+        model.set_fit_request(sample_weight=True)
+        scores = cross_validate(model, X, y, params={"sample_weight": np.ones(60)}, error_score="raise")
+        assert len(scores["test_score"]) == 5
+
+
+def test_forest_with_weights_uses_the_fast_path_like_any_other(table):
+    X, y = table
+    model = AnchoredRegressor(RandomForestRegressor(3), random_state=0).fit(X, y, sample_weight=WEIGHTS)
+    assert np.isfinite(model.predict(X)).all()
