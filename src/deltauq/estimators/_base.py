@@ -13,7 +13,7 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, proces
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, column_or_1d
 
 from deltauq.core import Posterior, get_encoding, get_prior
-from deltauq.estimators._bases import prepare_base, seed, weight_keyword
+from deltauq.estimators._bases import prepare_base, seed, takes_several_outputs, weight_keyword
 from deltauq.estimators._delta_model import DeltaModel, Recipe
 from deltauq.estimators._readout import Readout
 from deltauq.estimators._rows import TrainingRows, folds
@@ -137,8 +137,8 @@ class BaseAnchored(MetaEstimatorMixin, BaseEstimator):
         elif self.calibrate is not None:
             require_positive("calibrate", self.calibrate)
         base = self._base()
-        if not (hasattr(base, "fit") and hasattr(base, "predict") and hasattr(base, "get_params")):
-            raise TypeError(f"estimator must be a scikit-learn estimator with fit and predict, got {base!r}.")
+        if isinstance(base, type) or not (hasattr(base, "fit") and hasattr(base, "get_params")):
+            raise TypeError(f"estimator must be a scikit-learn estimator, got {base!r}.")
 
     def _read(self, X: Any, y: Any, sample_weight: Any) -> TrainingRows:
         """Validate the training set; rows of weight zero are left out."""
@@ -146,7 +146,7 @@ class BaseAnchored(MetaEstimatorMixin, BaseEstimator):
         if y.ndim > 1 and y.shape[1] == 1:
             y = column_or_1d(y, warn=True)
         y, strata, attributes = self._read_target(y)
-        if y.ndim > 1 and not get_tags(self._base()).target_tags.multi_output:
+        if y.ndim > 1 and not takes_several_outputs(self._base()):
             raise ValueError(
                 f"y has {y.shape[1]} outputs, but {type(self._base()).__name__} predicts one: wrap it in "
                 "MultiOutputRegressor or MultiOutputClassifier."

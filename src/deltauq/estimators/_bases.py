@@ -15,6 +15,7 @@ from sklearn.gaussian_process import GaussianProcessClassifier, GaussianProcessR
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.pipeline import Pipeline
 from sklearn.svm import SVC, SVR, NuSVC, NuSVR
+from sklearn.utils import get_tags
 from sklearn.utils.validation import has_fit_parameter
 
 KERNEL_MACHINES = (
@@ -57,8 +58,16 @@ def is_kernel_machine(base: BaseEstimator) -> bool:
 def trains_by_epochs(base: BaseEstimator) -> bool:
     """Tell whether the base can see fresh anchors every epoch: `partial_fit` and `max_iter`."""
     params = base.get_params(deep=False)
-    # scikit-learn refuses partial_fit with balanced class weights: those need all rows at once.
-    return hasattr(base, "partial_fit") and "max_iter" in params and params.get("class_weight") != "balanced"
+    # Balanced class weights and L-BFGS need all rows at once: scikit-learn refuses partial_fit with them.
+    needs_all_rows = params.get("class_weight") == "balanced" or params.get("solver") == "lbfgs"
+    return hasattr(base, "partial_fit") and "max_iter" in params and not needs_all_rows
+
+
+def takes_several_outputs(base: BaseEstimator) -> bool:
+    """Tell whether the base can be fitted to a target of several columns."""
+    tags = get_tags(base)
+    multi_label = tags.classifier_tags is not None and tags.classifier_tags.multi_label
+    return tags.target_tags.multi_output or multi_label
 
 
 def weight_keyword(base: BaseEstimator) -> str:

@@ -63,7 +63,8 @@ def fit_by_epochs(
     rule = _StoppingRule(params.get("tol"), params.get("n_iter_no_change", 5))
     keywords = dict(fit_params)
     if is_classifier(base) and accepts(base.partial_fit, "classes"):
-        keywords["classes"] = np.unique(data.y)
+        # A multilabel base names its labels by column.
+        keywords["classes"] = np.unique(data.y) if data.y.ndim == 1 else np.arange(data.y.shape[1])
     blocks = encoding.tuples(anchors)
     for _ in range(params["max_iter"]):
         # Bases with a fixed seed shuffle every epoch alike, so rows are shuffled here.
