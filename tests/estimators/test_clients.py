@@ -19,7 +19,7 @@ def diabetes():
 
 def test_mapie_conformalises_with_the_anchored_std():
     X, y = (frame.to_numpy() for frame in diabetes())
-    model = AnchoredRegressor(RandomForestRegressor(5), n_anchors=30, random_state=0)
+    model = AnchoredRegressor(RandomForestRegressor(5), n_anchors=20, n_train_anchors=20, random_state=0)
     conformal = SplitConformalRegressor(
         model, confidence_level=0.8, conformity_score=StdConformityScore(), prefit=False
     )
@@ -35,7 +35,9 @@ def test_mapie_conformalises_with_the_anchored_std():
 
 def test_skpro_turns_return_std_into_a_distribution():
     X, y = diabetes()
-    model = AnchoredRegressor(RandomForestRegressor(5), n_anchors=30, calibrate="cv", random_state=0)
+    model = AnchoredRegressor(
+        RandomForestRegressor(5), n_anchors=20, n_train_anchors=20, calibrate="cv", random_state=0
+    )
     proba = SklearnProbaReg(model).fit(X[:300], y[:300].to_frame())
     normal = proba.predict_proba(X[300:])
     mean, std = model.fit(X[:300], y[:300]).predict(X[300:], return_std=True)

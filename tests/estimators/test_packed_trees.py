@@ -123,6 +123,24 @@ def test_grid_data_meets_thresholds_exactly():
     assert ties.sum() > 50
 
 
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_differences_are_taken_in_float64(dtype):
+    """Far from zero, rounding to float32 before the difference leads to other leaves."""
+    pytest.importorskip("numba")
+    rng = np.random.default_rng(11)
+
+    def move(values):
+        return 1e7 + values
+
+    estimator = fitted(new(RandomForestRegressor), "difference", rng, 0.0, move=move)
+    R1, R2 = move(sample(rng, (2, D), 0.0))
+    for n in (9, 300):  # rows that do not and rows that do fill a tile
+        X = move(sample(rng, (n, D), 0.0)).astype(dtype)
+        early = tuples(X.astype(np.float32), R1, R1.astype(np.float32))
+        assert (own_leaves(estimator, early) != own_leaves(estimator, tuples(X, R1, R1))).any()
+        assert_same(estimator, "difference", X, R1, R2)
+
+
 @settings(max_examples=60, deadline=None)
 @given(
     seed=st.integers(0, 2**32 - 1),

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from joblib import Parallel, delayed
 from sklearn import get_config
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 from sklearn.utils import check_array, check_random_state, get_tags
@@ -106,10 +108,9 @@ class BaseAnchored(MetaEstimatorMixin, BaseEstimator):
         """
         with all_or_nothing(self):
             self._check_words()
-            data = self._read(X, y, sample_weight)
-            routed = self._route(fit_params)
+            data = self._read(X, y, sample_weight, self._route(fit_params))
             random_state = check_random_state(self.random_state)
-            recipe = self._recipe(random_state, data, routed)
+            recipe = self._recipe(random_state)
             rng = np.random.default_rng(random_state.randint(np.iinfo(np.int32).max))
             train_rng, readout_rng, fold_rng = rng.spawn(3)
             self.encoding_ = recipe.encoding
@@ -118,7 +119,7 @@ class BaseAnchored(MetaEstimatorMixin, BaseEstimator):
             self._fit_readout(recipe, data, readout_rng)
             plain = prepare_plain(self._base(), random_state)
             if self.center == "estimator":
-                self.center_ = fit_plain(plain, data, routed)
+                self.center_ = fit_plain(plain, data)
             self.scale_, self.std_floor_ = self._fit_scale(recipe, model, plain, data, fold_rng)
         return self
 
@@ -140,7 +141,7 @@ class BaseAnchored(MetaEstimatorMixin, BaseEstimator):
         if isinstance(base, type) or not (hasattr(base, "fit") and hasattr(base, "get_params")):
             raise TypeError(f"estimator must be a scikit-learn estimator, got {base!r}.")
 
-    def _read(self, X: Any, y: Any, sample_weight: Any) -> TrainingRows:
+    def _read(self, X: Any, y: Any, sample_weight: Any, metadata: dict[str, Any]) -> TrainingRows:
         """Validate the training set; rows of weight zero are left out."""
         X, y = validated(self, X, y)
         if y.ndim > 1 and y.shape[1] == 1:
@@ -154,16 +155,14 @@ class BaseAnchored(MetaEstimatorMixin, BaseEstimator):
         for name, value in attributes.items():
             setattr(self, name, value)
         if sample_weight is None:
-            return TrainingRows(X, y, None, strata)
+            return TrainingRows(X, y, None, strata, metadata)
         weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         kept = np.flatnonzero(weights)
         if len(kept) == 0:
             raise ValueError("sample_weight is all zero: there is nothing to fit.")
-        return TrainingRows(X, y, weights, strata).take(kept)
+        return TrainingRows(X, y, weights, strata, metadata).take(kept)
 
-    def _recipe(
-        self, random_state: np.random.RandomState, data: TrainingRows, fit_params: dict[str, Any]
-    ) -> Recipe:
+    def _recipe(self, random_state: np.random.RandomState) -> Recipe:
         anchors = self.anchors
         if not isinstance(anchors, str) and not hasattr(anchors, "draw"):
             anchors = self._check_anchors(anchors)
@@ -174,7 +173,6 @@ class BaseAnchored(MetaEstimatorMixin, BaseEstimator):
             n_anchors=self.n_anchors,
             n_train_anchors=self.n_train_anchors,
             pairing=self.pairing,
-            fit_params=fit_params,
         )
 
     def _fit_scale(
@@ -191,21 +189,43 @@ class BaseAnchored(MetaEstimatorMixin, BaseEstimator):
         if self.calibrate != "cv":
             return float(self.calibrate), 0.0
         probes = crossed_rows(data.X, rng)
-        residuals, stds = np.empty((2, len(data), *self._observed_outputs(data.y[:1]).shape[1:]))
-        for train, test in folds(self._fold_strata(data), rng):
-            fold = recipe.train(data.take(train), rng)
+
+        def fold_errors(
+            train: np.ndarray, test: np.ndarray, fold_rng: np.random.Generator
+        ) -> tuple[np.ndarray, np.ndarray]:
+            fold = recipe.train(data.take(train), fold_rng)
             posterior = self._posterior_of(fold, data.X[test])
             mean = posterior.mean
             if self.center == "estimator":
-                mean = self._center_outputs(
-                    fit_plain(plain, data.take(train), recipe.fit_params), data.X[test]
-                )
-            residuals[test] = self._observed_outputs(data.y[test]) - mean
-            stds[test] = posterior.std / typical_std(self._posterior_of(fold, probes).std)
+                mean = self._center_outputs(fit_plain(plain, data.take(train)), data.X[test])
+            typical = typical_std(self._posterior_of(fold, probes).std)
+            return self._observed_outputs(data.y[test]) - mean, posterior.std / typical
+
+        rows, errors = self._over_folds(fold_errors, self._fold_strata(data), rng)
+        residuals, stds = (np.concatenate(parts)[np.argsort(rows)] for parts in zip(*errors, strict=True))
         weights = np.ones(len(data)) if data.weights is None else data.weights
         scale, floor = unit_rms_scale(residuals, stds, weights)
         typical = typical_std(self._posterior_of(model, probes).std)
         return scale / typical, floor * typical
+
+    def _over_folds(
+        self, task: Callable[..., Any], strata: np.ndarray, rng: np.random.Generator
+    ) -> tuple[np.ndarray, list[Any]]:
+        """Call ``task(train, test, rng)`` for every fold, in `n_jobs` threads.
+
+        Returns
+        -------
+        rows : int array of shape (n,)
+            The test rows of all folds, one fold after the other.
+        results : list of what the task returned, one per fold
+        """
+        splits = list(folds(strata, rng))
+        calls = (
+            delayed(task)(train, test, child)
+            for (train, test), child in zip(splits, rng.spawn(len(splits)), strict=True)
+        )
+        results = list(Parallel(n_jobs=self.n_jobs, prefer="threads")(calls))
+        return np.concatenate([test for _, test in splits]), results
 
     # -- predicting --------------------------------------------------------------------------------
 
@@ -300,9 +320,9 @@ def prepare_plain(estimator: BaseEstimator, random_state: np.random.RandomState)
     return plain
 
 
-def fit_plain(plain: BaseEstimator, data: TrainingRows, fit_params: dict[str, Any]) -> BaseEstimator:
+def fit_plain(plain: BaseEstimator, data: TrainingRows) -> BaseEstimator:
     """Fit the model without anchors."""
-    keywords = dict(fit_params)
+    keywords = dict(data.metadata)
     if data.weights is not None:
         keywords[weight_keyword(plain)] = data.weights
     return clone(plain).fit(data.X, data.y, **keywords)

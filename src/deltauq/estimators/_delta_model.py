@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -39,7 +38,6 @@ class Recipe:
     n_anchors: int
     n_train_anchors: int | str
     pairing: str
-    fit_params: dict[str, Any] = field(default_factory=dict)
 
     def train(self, data: TrainingRows, rng: np.random.Generator) -> DeltaModel:
         """Train a clone of the base on tuples of rows and anchors."""
@@ -50,7 +48,7 @@ class Recipe:
         n_anchors = len(data) if every_row else pairing.count_train_anchors(len(data), self.n_train_anchors)
         anchors, weights = pairing.draw_train_anchors(data, self.prior, n_anchors, train_rng)
         if by_epochs:
-            fit_by_epochs(base, data, anchors, weights, self.encoding, train_rng, self.fit_params)
+            fit_by_epochs(base, data, anchors, weights, self.encoding, train_rng)
         else:
             self._fit_on_pairs(base, data, anchors, weights, train_rng)
         return DeltaModel(
@@ -77,7 +75,7 @@ class Recipe:
         else:
             partners = pairing.shared_pairs(len(data), len(anchors), per_row, rng)
         pairs = pairing.form_pairs(data, anchors, weights, partners, self.encoding, dtype)
-        keywords = {name: _repeat(value, pairs.rows, len(data)) for name, value in self.fit_params.items()}
+        keywords = data.metadata_of(pairs.rows)
         if pairs.weights is not None:
             keywords[weight_keyword(base)] = pairs.weights
         base.fit(pairs.tuples, data.y[pairs.rows], **keywords)
@@ -131,12 +129,6 @@ class DeltaModel:
         parts = Parallel(n_jobs=n_jobs, prefer="threads")(delayed(block_posterior)(block) for block in blocks)
         return _concatenate(parts)
 
-    def pairwise_outputs(self, X: np.ndarray, readout: Readout) -> np.ndarray:
-        """Return the outputs under every anchor, of shape (K, n, o)."""
-        samples = self.posterior(X, readout, keep_samples=True).samples
-        assert samples is not None
-        return samples
-
     def _packed(self, readout: Readout) -> packed_trees.PackedTrees | None:
         """Return the trees laid out for the fast path, where there is one."""
         form_known = type(self.encoding).encode is Encoding.encode
@@ -170,13 +162,6 @@ class DeltaModel:
     def _rows_per_call(self) -> int:
         most = KERNEL_ROWS_PER_CALL if is_kernel_machine(self.estimator) else ROWS_PER_CALL
         return max(1, min(most, BYTES_PER_CALL // (8 * self.encoding.width * self.anchors.shape[1])))
-
-
-def _repeat(value: Any, rows: np.ndarray, n_rows: int) -> Any:
-    """Repeat metadata that has one entry per row; leave everything else alone."""
-    if hasattr(value, "__len__") and not isinstance(value, (str, bytes, dict)) and len(value) == n_rows:
-        return np.asarray(value)[rows]
-    return value
 
 
 def _concatenate(parts: list[Posterior]) -> Posterior:

@@ -38,7 +38,6 @@ def fit_by_epochs(
     anchor_weights: np.ndarray | None,
     encoding: Encoding,
     rng: np.random.Generator,
-    fit_params: dict[str, Any],
 ) -> BaseEstimator:
     """Train a base in place, every row meeting another random anchor in every epoch.
 
@@ -52,8 +51,6 @@ def fit_by_epochs(
     anchor_weights : float64 array of shape (M,) or None
     encoding : Encoding
     rng : numpy.random.Generator
-    fit_params : dict
-        Further keywords of the base's `partial_fit`.
 
     Returns
     -------
@@ -61,7 +58,7 @@ def fit_by_epochs(
     """
     params = base.get_params(deep=False)
     rule = _StoppingRule(params.get("tol"), params.get("n_iter_no_change", 5))
-    keywords = dict(fit_params)
+    keywords: dict[str, Any] = {}
     if is_classifier(base) and accepts(base.partial_fit, "classes"):
         # A multilabel base names its labels by column.
         keywords["classes"] = np.unique(data.y) if data.y.ndim == 1 else np.arange(data.y.shape[1])
@@ -73,7 +70,7 @@ def fit_by_epochs(
         tuples = encoding.encode(shuffled.X, *(block[partners] for block in blocks))
         if shuffled.weights is not None:
             keywords["sample_weight"] = shuffled.weights
-        base.partial_fit(tuples, shuffled.y, **keywords)
+        base.partial_fit(tuples, shuffled.y, **keywords, **shuffled.metadata)
         if rule.says_stop(_training_loss(base, tuples, shuffled)):
             return base
     if params.get("tol") is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -23,12 +23,15 @@ class TrainingRows:
     weights : float64 array of shape (n,) or None
     strata : int array of shape (n,)
         Class of each row, or a stratum of its target; for balanced anchors and stratified folds.
+    metadata : dict
+        Further keywords of the base's `fit`; a value with one entry per row goes along with its rows.
     """
 
     X: np.ndarray
     y: np.ndarray
     weights: np.ndarray | None
     strata: np.ndarray
+    metadata: dict[str, Any] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.X)
@@ -36,7 +39,15 @@ class TrainingRows:
     def take(self, rows: np.ndarray) -> TrainingRows:
         """Return the given rows."""
         weights = None if self.weights is None else self.weights[rows]
-        return TrainingRows(self.X[rows], self.y[rows], weights, self.strata[rows])
+        return TrainingRows(self.X[rows], self.y[rows], weights, self.strata[rows], self.metadata_of(rows))
+
+    def metadata_of(self, rows: np.ndarray) -> dict[str, Any]:
+        """Return the metadata of the given rows."""
+        return {name: np.asarray(v)[rows] if self._is_per_row(v) else v for name, v in self.metadata.items()}
+
+    def _is_per_row(self, value: Any) -> bool:
+        countable = hasattr(value, "__len__") and not isinstance(value, (str, bytes, dict))
+        return countable and len(value) == len(self)
 
 
 def folds(strata: np.ndarray, rng: np.random.Generator) -> Iterator[tuple[np.ndarray, np.ndarray]]:

@@ -21,7 +21,7 @@ from deltauq.estimators._readout import (
     align_probabilities,
     decision_scores,
 )
-from deltauq.estimators._rows import TrainingRows, folds
+from deltauq.estimators._rows import TrainingRows
 
 
 class _Scores(Readout):
@@ -202,16 +202,21 @@ class AnchoredClassifier(ClassifierMixin, BaseAnchored):
                 f"y has a class with a single row, but {type(recipe.base).__name__} gives no probabilities "
                 "of its own, and fitting them takes two rows of every class."
             )
-        scores, labels, weights = [], [], []
-        for train, test in folds(data.strata, rng):
-            model = recipe.train(data.take(train), rng)
-            by_anchor = model.pairwise_outputs(data.X[test], _Scores())
-            scores.append(by_anchor.reshape(-1, by_anchor.shape[-1]))
-            labels.append(np.tile(data.y[test], len(by_anchor)))
-            if data.weights is not None:
-                weights.append(np.tile(data.weights[test], len(by_anchor)))
-        sample_weight = np.concatenate(weights) if weights else None
-        self.score_map_ = LogisticRegression().fit(np.vstack(scores), np.concatenate(labels), sample_weight)
+
+        def fold_scores(train: np.ndarray, test: np.ndarray, fold_rng: np.random.Generator) -> np.ndarray:
+            samples = recipe.train(data.take(train), fold_rng).posterior(
+                data.X[test], _Scores(), keep_samples=True
+            )
+            return samples.samples
+
+        rows, by_fold = self._over_folds(fold_scores, data.strata, rng)
+        scores = np.concatenate(by_fold, axis=1)
+        n_anchors = len(scores)
+        self.score_map_ = LogisticRegression().fit(
+            scores.reshape(-1, scores.shape[-1]),
+            np.tile(data.y[rows], n_anchors),
+            None if data.weights is None else np.tile(data.weights[rows], n_anchors),
+        )
 
     def _readout(self) -> Readout:
         if hasattr(self, "score_map_"):

@@ -1,0 +1,54 @@
+"""What importing the package does and does not do."""
+
+import subprocess
+import sys
+
+import pytest
+
+import deltauq
+
+
+def run(program):
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+
+
+def test_import_pulls_in_no_heavy_library():
+    loaded = run("import sys, deltauq, deltauq.estimators; print(*sys.modules)").split()
+    assert "sklearn" in loaded
+    assert not {"torch", "ray", "plotly", "numba", "typer"} & set(loaded)
+
+
+def test_torch_is_there_but_stays_unloaded_even_when_predicting():
+    program = """
+import sys, importlib.util
+assert importlib.util.find_spec("torch")
+from deltauq import AnchoredRegressor
+from sklearn.linear_model import Ridge
+AnchoredRegressor(Ridge(), random_state=0).fit([[0.], [1.], [2.]], [0., 1., 2.]).predict([[1.]])
+print("torch" in sys.modules)
+"""
+    assert run(program).strip() == "False"
+
+
+def test_public_names():
+    assert set(deltauq.__all__) <= set(dir(deltauq))
+    for name in deltauq.__all__:
+        assert getattr(deltauq, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'AnchoredForest'"):
+        _ = deltauq.AnchoredForest
+
+
+def test_without_numba_trees_still_predict_the_same():
+    program = """
+import sys
+if {hide}:
+    sys.modules["numba"] = None
+import numpy as np
+from deltauq import AnchoredRegressor
+from sklearn.ensemble import RandomForestRegressor
+X = np.random.default_rng(0).normal(size=(50, 3))
+model = AnchoredRegressor(RandomForestRegressor(3), n_anchors=7, random_state=0).fit(X, X[:, 0])
+posterior = model.posterior(np.random.default_rng(1).normal(size=(40, 3)))
+print(posterior.mean.tobytes().hex(), posterior.var.tobytes().hex())
+"""
+    assert run(program.replace("{hide}", "True")) == run(program.replace("{hide}", "False"))
