@@ -10,14 +10,17 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from mmap import PAGESIZE
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
-from joblib import Parallel, delayed
 from sklearn.ensemble import RandomForestRegressor
 
-from deltauq.estimators._packed_trees import PackedTrees, numba_available, plain_outputs
+from deltauq import AnchoredRegressor
+from deltauq.core import Moments
+from deltauq.estimators import _packed_trees
 
 TRAIN, ROWS, ANCHORS, TREES, THREADS, REPEATS = 200, 20_000, 100, 5, 2, 7
 
@@ -32,25 +35,19 @@ def make_data(n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]
     return X, smooth + 2 * X[:, 6] * X[:, 16] ** 2 + 0.5 * rng.normal(size=n)
 
 
-def tuples(X: np.ndarray, anchor: np.ndarray) -> np.ndarray:
-    return np.hstack([np.broadcast_to(anchor, X.shape), X - anchor])
+def by_forest(model: AnchoredRegressor, X: np.ndarray) -> np.ndarray:
+    """Mean and variance over anchors, looping over them with the forest's own predict and threads."""
+    moments = Moments()
+    for anchor in model.anchors_:
+        moments.update(model.estimator_.predict(np.hstack([np.broadcast_to(anchor, X.shape), X - anchor])))
+    return np.stack([moments.mean, moments.var])
 
 
-def stream(outputs: Callable, X: np.ndarray, anchors: np.ndarray) -> np.ndarray:
-    """Mean and variance of ``outputs(X, anchor)`` over the anchors, kept running."""
-    mean = squares = np.zeros(1)
-    for count, anchor in enumerate(anchors, start=1):
-        value = outputs(X, anchor)
-        deviation = value - mean
-        mean = mean + deviation / count
-        squares = squares + deviation * (value - mean)
-    return np.stack([mean, squares / len(anchors)])
-
-
-def in_threads(outputs: Callable, X: np.ndarray, anchors: np.ndarray) -> np.ndarray:
-    parts = np.array_split(X, THREADS)
-    work = (delayed(stream)(outputs, rows, anchors) for rows in parts)
-    return np.hstack(Parallel(n_jobs=THREADS, prefer="threads")(work))
+def by_posterior(model: AnchoredRegressor, X: np.ndarray, *, packed: bool) -> np.ndarray:
+    """Mean and variance over anchors as the library gives them, with or without packed trees."""
+    with patch.object(_packed_trees, "numba_available", lambda: packed):
+        posterior = model.posterior(X)
+    return np.stack([posterior.mean, posterior.var])
 
 
 def resident() -> float:
@@ -59,7 +56,7 @@ def resident() -> float:
     return int(status.read_text().split()[1]) * PAGESIZE / 1e6 if status.exists() else 0.0
 
 
-def measure(side: Callable, *args: np.ndarray) -> tuple[float, float]:
+def measure(side: Callable, *args: object) -> tuple[float, float]:
     """Seconds, and the most megabytes added as seen by a thread beside the run."""
     before, seen, done = resident(), [0.0], threading.Event()
 
@@ -75,24 +72,27 @@ def measure(side: Callable, *args: np.ndarray) -> tuple[float, float]:
 
 
 def main() -> None:
+    """Print seconds and memory of all sides, and how many times the packed one each takes."""
     rng = np.random.default_rng(0)
     (R, y), (X, _) = make_data(TRAIN, rng), make_data(ROWS, rng)
-    forest = RandomForestRegressor(TREES, random_state=0, n_jobs=THREADS)
-    forest.fit(np.vstack([tuples(R, r) for r in R]), np.concatenate([y - target for target in y]))
-    trees, anchors = PackedTrees(forest, X.shape[1]), R[rng.choice(TRAIN, ANCHORS, replace=False)]
+    forest = RandomForestRegressor(TREES, n_jobs=THREADS)
+    model = AnchoredRegressor(forest, n_anchors=ANCHORS, n_jobs=THREADS, random_state=0).fit(R, y)
     sides = {
-        "packed, threads over rows": (in_threads, lambda X, r: trees.outputs(X, r, r)[:, 0]),
-        "plain, threads over rows": (in_threads, lambda X, r: plain_outputs(forest, tuples(X, r))[:, 0]),
-        "plain, forest.predict": (stream, lambda X, r: forest.predict(tuples(X, r))),
+        "packed, threads over rows": partial(by_posterior, packed=True),
+        "plain, threads over rows": partial(by_posterior, packed=False),
+        "plain, forest.predict": by_forest,
     }
     # Few rows, so that this compiles but leaves the memory of a full run still to be taken.
-    few = [run(outputs, X[:50], anchors) for run, outputs in sides.values()]
+    few = [side(model, X[:50]) for side in sides.values()]
     np.testing.assert_allclose(few, [few[0]] * len(few), rtol=1e-9)
-    runs = [[measure(*side, X, anchors) for side in sides.values()] for _ in range(REPEATS)]
+    runs = [[measure(side, model, X) for side in sides.values()] for _ in range(REPEATS)]
     seconds, memory = np.median(runs, axis=0)[:, 0], np.max(runs, axis=0)[:, 1]
+    print(
+        f"forest of {TREES} on {TRAIN}x{X.shape[1]}, all pairs; {ROWS} rows, K = {ANCHORS}, {THREADS} threads"
+    )
     for name, s, mb in zip(sides, seconds, memory, strict=True):
         print(f"{name:25}  {s:.3f} s  {s / seconds[0]:4.1f} times packed  {mb:3.0f} MB more at the peak")
 
 
 if __name__ == "__main__":
-    main() if numba_available() else print("numba is not installed: there is no packed side to measure")
+    main() if _packed_trees.numba_available() else print("numba is not installed: nothing to compare")

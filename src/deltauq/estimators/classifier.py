@@ -204,10 +204,8 @@ class AnchoredClassifier(ClassifierMixin, BaseAnchored):
             )
 
         def fold_scores(train: np.ndarray, test: np.ndarray, fold_rng: np.random.Generator) -> np.ndarray:
-            samples = recipe.train(data.take(train), fold_rng).posterior(
-                data.X[test], _Scores(), keep_samples=True
-            )
-            return samples.samples
+            model = recipe.train(data.take(train), fold_rng)
+            return np.asarray(model.posterior(data.X[test], _Scores(), keep_samples=True).samples)
 
         rows, by_fold = self._over_folds(fold_scores, data.strata, rng)
         scores = np.concatenate(by_fold, axis=1)

@@ -8,9 +8,7 @@ _WEIGHTS = "check_sample_weight_equivalence_on_dense_data"
 
 _FOREST = "the forest draws its bootstrap by row, not by weight: it fails this check by itself"
 _SVM = "libsvm stops at a tolerance that depends on the number of rows: it fails this check by itself"
-_BOOSTING = (
-    "min_samples_leaf counts rows, not weights, and there are pairs to split: Bagging over it fails too"
-)
+_BOOSTING = "min_samples_leaf counts rows, not weights, and pairs are many: Bagging over it fails too"
 _EPOCHS = (
     "every epoch draws another anchor for each row, and repeated rows draw more: Bagging over it fails too"
 )
