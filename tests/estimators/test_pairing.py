@@ -80,3 +80,13 @@ def test_trees_are_trained_on_the_same_pairs_as_any_base(table):
     direct = RandomForestRegressor(1, bootstrap=False, random_state=0)
     direct.fit(knn.estimator_._fit_X, np.repeat(y, 60))
     np.testing.assert_array_equal(tree.estimator_[0].tree_.threshold, direct[0].tree_.threshold)
+
+
+def test_two_anchor_tuples_to_predict_by_are_tuples_trained_with(table):
+    X, y = table
+    model = AnchoredRegressor(KNeighborsRegressor(), encoding="two-anchor", n_anchors=25, n_train_anchors=30)
+    model.set_params(random_state=0).fit(X, y)
+    trained = {tuple(row) for row in model.estimator_._fit_X[:, :8]}
+    first, second = model.encoding_.tuples(model.anchors_)
+    known = [tuple(row) in trained for row in np.hstack([first, second])]
+    assert sum(known) >= 24, "all but the pair of the last with the first"

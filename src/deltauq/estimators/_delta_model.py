@@ -52,7 +52,9 @@ class Recipe:
         else:
             self._fit_on_pairs(base, data, anchors, weights, train_rng)
         return DeltaModel(
-            base, self.encoding, pairing.choose_anchors(anchors, weights, self.n_anchors, predict_rng)
+            base,
+            self.encoding,
+            pairing.choose_anchors(anchors, weights, self.n_anchors, predict_rng, self.encoding),
         )
 
     def _fit_on_pairs(

@@ -82,7 +82,11 @@ def draw_train_anchors(
 
 
 def choose_anchors(
-    train_anchors: np.ndarray, weights: np.ndarray | None, n: int, rng: np.random.Generator
+    train_anchors: np.ndarray,
+    weights: np.ndarray | None,
+    n: int,
+    rng: np.random.Generator,
+    encoding: Encoding,
 ) -> np.ndarray:
     """Choose the anchors to predict with among those the model was trained with.
 
@@ -93,11 +97,15 @@ def choose_anchors(
     n : int
         K; more than M repeats them evenly.
     rng : numpy.random.Generator
+    encoding : Encoding
 
     Returns
     -------
     anchors : float64 array of shape (n, d)
     """
+    if encoding.n_anchors > 1:
+        # Tuples are neighbours: a run of training anchors keeps those that the model knows.
+        return train_anchors[(rng.integers(len(train_anchors)) + np.arange(n)) % len(train_anchors)]
     order = _canonical_order(train_anchors, rng)
     rows = draw_rows(len(order), n, rng, None if weights is None else weights[order])
     return train_anchors[order[rows]]
