@@ -130,6 +130,13 @@ def test_bad_anchors_are_refused():
         get_prior(np.ones((3, 2))).draw(np.ones((3, 4)), 1, rng())
 
 
+def test_priors_say_how_many_different_anchors_there_are():
+    x = np.ones((7, 2))
+    assert DataPrior().support(x) == 7
+    assert SetPrior(np.ones((3, 2))).support(x) == 3
+    assert NormalPrior().support(x) is None
+
+
 def test_a_prior_has_to_say_how_it_draws():
     with pytest.raises(NotImplementedError):
         AnchorPrior().draw(np.ones((2, 2)), 1, rng())

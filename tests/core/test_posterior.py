@@ -24,6 +24,17 @@ def test_moments_are_those_of_the_samples_with_population_variance(samples):
     np.testing.assert_allclose(moments.var, samples.var(axis=0, ddof=0), rtol=1e-9, atol=1e-6)
 
 
+@given(samples=SAMPLES, times=st.integers(1, 5))
+def test_a_value_that_counts_several_times_is_that_value_repeated(samples, times):
+    stream, repeated = StreamingPosterior(keep_samples=True), np.repeat(samples, times, axis=0)
+    for sample in samples:
+        stream.update(sample, times)
+    posterior = stream.posterior()
+    np.testing.assert_array_equal(posterior.samples, repeated)
+    np.testing.assert_allclose(posterior.mean, repeated.mean(axis=0), rtol=1e-12, atol=1e-9)
+    np.testing.assert_allclose(posterior.var, repeated.var(axis=0), rtol=1e-9, atol=1e-6)
+
+
 def test_equal_samples_have_no_variance_at_all():
     moments = Moments()
     for _ in range(10):

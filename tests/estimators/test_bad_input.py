@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 import scipy.sparse
 from sklearn.exceptions import NotFittedError
+from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVR
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
@@ -34,6 +35,8 @@ def broken(value):
         (scipy.sparse.csr_array(X), y, TypeError, "X.*dense data is required"),
         (pd.DataFrame({"a": ["u", "v"] * 10, "b": y}), y, ValueError, "X must be numeric.*'u'"),
         (X, None, ValueError, "requires y"),
+        (X, ["u", "v"] * 10, ValueError, "y must be numeric.*'u'"),
+        (pd.DataFrame({"a": pd.date_range("2020", periods=20), "b": y}), y, ValueError, "X must be numeric"),
     ],
 )
 def test_data_that_cannot_be_fitted(X, y, error, message):
@@ -59,6 +62,7 @@ def test_data_that_cannot_be_fitted(X, y, error, message):
         ({"calibrate": "platt"}, "calibrate must be one of"),
         ({"calibrate": -1.0}, "calibrate must be a positive number"),
         ({"calibrate": [1.0]}, "calibrate must be a positive number"),
+        ({"calibrate": True}, "calibrate must be a positive number"),
     ],
 )
 def test_words_that_mean_nothing(words, message):
@@ -70,6 +74,14 @@ def test_a_base_that_is_no_estimator():
     for base in ("tree", object(), DecisionTreeRegressor):
         with pytest.raises(TypeError, match="estimator must be a scikit-learn estimator"):
             AnchoredRegressor(base).fit(X, y)
+
+
+def test_a_base_of_the_wrong_kind():
+    for base in (DecisionTreeClassifier(), StandardScaler()):
+        with pytest.raises(TypeError, match="estimator must be a regressor"):
+            AnchoredRegressor(base).fit(X, y)
+    with pytest.raises(TypeError, match="estimator must be a classifier"):
+        AnchoredClassifier(DecisionTreeRegressor()).fit(X, y > 0)
 
 
 @pytest.mark.parametrize("call", ["predict", "posterior", "set_anchors"])

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.datasets import load_diabetes
 from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
-from sklearn.linear_model import Ridge
+from sklearn.linear_model import LinearRegression, Ridge
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.tree import DecisionTreeRegressor
 
@@ -85,3 +85,12 @@ def test_probes_mix_features_of_rows():
     probes = crossed_rows(X, np.random.default_rng(0), 100)
     assert set(probes[:, 0]) <= set(X[:, 0]) and set(probes[:, 1]) <= set(X[:, 1])
     assert not all(tuple(p) in {tuple(x) for x in X} for p in probes)
+
+
+def test_rounding_is_not_taken_for_a_spread():
+    """All pairs fit a plain linear model alike in both blocks: what is left of σ is rounding."""
+    X, y = load_diabetes(return_X_y=True)
+    model = AnchoredRegressor(LinearRegression(), calibrate="cv", random_state=0).fit(X[:200], y[:200])
+    mean, std = model.predict(X[200:], return_std=True)
+    np.testing.assert_allclose(std, std[0])
+    assert 0.85 < np.sqrt(np.mean(((y[200:] - mean) / std) ** 2)) < 1.15

@@ -90,3 +90,4 @@ def test_bases_that_cannot_learn_by_epochs_are_paired():
     assert trains_by_epochs(SGDClassifier())
     assert not trains_by_epochs(MLPRegressor(solver="lbfgs"))
     assert not trains_by_epochs(SGDClassifier(class_weight="balanced"))
+    assert not trains_by_epochs(SGDRegressor(learning_rate="adaptive"))

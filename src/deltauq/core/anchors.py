@@ -12,6 +12,8 @@ from array_api_compat import array_namespace, device, is_array_api_obj, is_numpy
 
 from deltauq.core.encoding import Array, as_float
 
+MAX_CLUSTERS = 512
+
 
 def draw_rows(n_rows: int, n: int, rng: np.random.Generator, weights: np.ndarray | None = None) -> np.ndarray:
     """Draw row indices without replacement as far as that goes, then evenly again.
@@ -54,6 +56,10 @@ def take_rows(x: Array, rows: np.ndarray) -> Array:
 class AnchorPrior:
     """A distribution of anchors, which may look at the training data."""
 
+    def support(self, x: Array) -> int | None:
+        """Return how many different anchors there are at most, or None where there is no end of them."""
+        return None
+
     def draw(
         self,
         x: Array,
@@ -87,6 +93,10 @@ class AnchorPrior:
 
 class DataPrior(AnchorPrior):
     """Anchors are rows of the training data: P(R) = P(X), the paper's choice."""
+
+    def support(self, x: Array) -> int | None:
+        """Return the number of training rows."""
+        return int(x.shape[0])
 
     def draw(
         self, x: Array, n: int, rng: np.random.Generator, *, labels: Any = None, weights: Any = None
@@ -149,9 +159,10 @@ class BalancedPrior(AnchorPrior):
 
 
 class KMeansPrior(AnchorPrior):
-    """Anchors are centres of k-means clusters, so none of them is a row of the training data.
+    """Anchors are centres of k-means clusters: averages of at least two training rows each.
 
-    Each centre averages at least two rows; centres repeat when fewer remain than were asked for.
+    Where a row stands in the data more than once, a centre may still be that row. Centres repeat when fewer
+    remain than were asked for.
     """
 
     def draw(
@@ -164,7 +175,7 @@ class KMeansPrior(AnchorPrior):
         x = as_float(x)
         flat = np.asarray(x.detach().cpu() if hasattr(x, "detach") else x, dtype=np.float64)
         flat = flat.reshape(flat.shape[0], -1)
-        n_clusters = max(1, min(n, len(np.unique(flat, axis=0)) // 2))
+        n_clusters = max(1, min(n, MAX_CLUSTERS, len(np.unique(flat, axis=0)) // 2))
         kmeans = MiniBatchKMeans(n_clusters, n_init=3, random_state=int(rng.integers(2**31)))
         members = kmeans.fit_predict(flat, sample_weight=weights)
         sizes = np.bincount(members, minlength=n_clusters)
@@ -185,7 +196,16 @@ class SetPrior(AnchorPrior):
     """
 
     def __init__(self, rows: Array) -> None:
+        rows = rows if is_array_api_obj(rows) else np.asarray(rows)
+        if rows.ndim < 2 or rows.shape[0] == 0:
+            raise ValueError(
+                f"anchors must be an array with at least one row, got shape {tuple(rows.shape)}."
+            )
         self.rows = rows
+
+    def support(self, x: Array) -> int | None:
+        """Return the number of rows of the set."""
+        return int(self.rows.shape[0])
 
     def draw(
         self, x: Array, n: int, rng: np.random.Generator, *, labels: Any = None, weights: Any = None
@@ -218,8 +238,4 @@ def get_prior(anchors: str | AnchorPrior | Array) -> AnchorPrior:
         raise ValueError(
             f"anchors must be one of {sorted(PRIORS)}, an array or an AnchorPrior, got {anchors!r}."
         )
-    if not is_array_api_obj(anchors):
-        anchors = np.asarray(anchors)
-    if anchors.ndim < 2 or anchors.shape[0] == 0:
-        raise ValueError(f"anchors must be an array with at least one row, got shape {tuple(anchors.shape)}.")
     return SetPrior(anchors)

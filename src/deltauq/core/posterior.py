@@ -39,17 +39,17 @@ class Moments:
         self._mean: Array = None
         self._m2: Array = None
 
-    def update(self, value: Array) -> None:
-        """Add one value of any fixed shape."""
-        self.count += 1
-        if self.count == 1:
+    def update(self, value: Array, times: int = 1) -> None:
+        """Add one value of any fixed shape, as if it came `times` times."""
+        self.count += times
+        if self._mean is None:
             xp = array_namespace(value)
             self._mean = xp.asarray(value, copy=True)
             self._m2 = xp.zeros_like(value)
             return
         delta = value - self._mean
-        self._mean = self._mean + delta / self.count
-        self._m2 = self._m2 + delta * (value - self._mean)
+        self._mean = self._mean + times * delta / self.count
+        self._m2 = self._m2 + times * delta * (value - self._mean)
 
     @property
     def mean(self) -> Array:
@@ -123,13 +123,13 @@ class StreamingPosterior:
         self._linked = Moments()
         self._samples: list[Array] | None = [] if keep_samples else None
 
-    def update(self, output: Array) -> None:
-        """Add the output under one anchor, of shape (n, ...)."""
-        self._raw.update(output)
+    def update(self, output: Array, times: int = 1) -> None:
+        """Add the output under one anchor, of shape (n, ...), or under `times` equal ones."""
+        self._raw.update(output, times)
         if self._link is not None:
-            self._linked.update(LINKS[self._link](output))
+            self._linked.update(LINKS[self._link](output), times)
         if self._samples is not None:
-            self._samples.append(output)
+            self._samples.extend([output] * times)
 
     def posterior(self) -> Posterior:
         """Return the posterior over the anchors seen so far."""

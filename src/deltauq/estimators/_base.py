@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from joblib import Parallel, delayed
 from sklearn import get_config
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
+from sklearn.base import BaseEstimator, MetaEstimatorMixin
 from sklearn.utils import check_array, check_random_state, get_tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
+from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, column_or_1d
 
 from deltauq.core import Posterior, get_encoding, get_prior
-from deltauq.estimators._bases import prepare_base, seed, takes_several_outputs, weight_keyword
+from deltauq.estimators._bases import fit_plain, prepare_base, prepare_plain, refuse_column_transformer
 from deltauq.estimators._delta_model import DeltaModel, Recipe
 from deltauq.estimators._readout import Readout
 from deltauq.estimators._rows import TrainingRows, folds
-from deltauq.estimators._scale import crossed_rows, typical_std, unit_rms_scale
+from deltauq.estimators._scale import crossed_rows, significant_std, typical_std, unit_rms_scale
 from deltauq.estimators._validation import (
     FitLikeBase,
     all_or_nothing,
@@ -60,29 +59,29 @@ class BaseAnchored(MetaEstimatorMixin, BaseEstimator):
 
     # -- what a regressor and a classifier do differently ------------------------------------------
 
-    @abstractmethod
     def _default_estimator(self) -> BaseEstimator:
         """Return the base used when none is given."""
+        raise NotImplementedError
 
-    @abstractmethod
     def _read_target(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
         """Return the target to train on, the stratum of each row, and fitted attributes to keep."""
+        raise NotImplementedError
 
-    @abstractmethod
     def _readout(self) -> Readout:
         """Return how the base's answers become numbers."""
+        raise NotImplementedError
 
-    @abstractmethod
     def _center_outputs(self, plain: BaseEstimator, X: np.ndarray) -> np.ndarray:
         """Return the plain model's outputs, of shape (n, o)."""
+        raise NotImplementedError
 
-    @abstractmethod
     def _observed_outputs(self, y: np.ndarray) -> np.ndarray:
         """Return what the outputs should have been, of shape (n, o)."""
+        raise NotImplementedError
 
-    @abstractmethod
     def _fold_strata(self, data: TrainingRows) -> np.ndarray:
         """Return what folds of the training rows are stratified by, of shape (n,)."""
+        raise NotImplementedError
 
     def _fit_readout(self, recipe: Recipe, data: TrainingRows, rng: np.random.Generator) -> None:
         """Fit what the readout needs beyond the base; nothing by default."""
@@ -114,7 +113,7 @@ class BaseAnchored(MetaEstimatorMixin, BaseEstimator):
             rng = np.random.default_rng(random_state.randint(np.iinfo(np.int32).max))
             train_rng, readout_rng, fold_rng = rng.spawn(3)
             self.encoding_ = recipe.encoding
-            model = recipe.train(data, train_rng)
+            model = _train(recipe, data, train_rng)
             self.estimator_, self.anchors_ = model.estimator, model.anchors
             self._fit_readout(recipe, data, readout_rng)
             plain = prepare_plain(self._base(), random_state)
@@ -137,9 +136,16 @@ class BaseAnchored(MetaEstimatorMixin, BaseEstimator):
             require_choice("calibrate", self.calibrate, (None, "cv"))
         elif self.calibrate is not None:
             require_positive("calibrate", self.calibrate)
-        base = self._base()
-        if isinstance(base, type) or not (hasattr(base, "fit") and hasattr(base, "get_params")):
+        self._check_base(self._base())
+
+    def _check_base(self, base: Any) -> None:
+        """Refuse a base that cannot be one, before anything is looked at."""
+        if not isinstance(base, BaseEstimator):
             raise TypeError(f"estimator must be a scikit-learn estimator, got {base!r}.")
+        ours, theirs = get_tags(self).estimator_type, get_tags(base).estimator_type
+        if theirs not in (ours, None) or not (theirs or hasattr(base, "predict")):
+            raise TypeError(f"estimator must be a {ours}, got {base!r}.")
+        refuse_column_transformer(base)
 
     def _read(self, X: Any, y: Any, sample_weight: Any, metadata: dict[str, Any]) -> TrainingRows:
         """Validate the training set; rows of weight zero are left out."""
@@ -147,19 +153,14 @@ class BaseAnchored(MetaEstimatorMixin, BaseEstimator):
         if y.ndim > 1 and y.shape[1] == 1:
             y = column_or_1d(y, warn=True)
         y, strata, attributes = self._read_target(y)
-        if y.ndim > 1 and not takes_several_outputs(self._base()):
-            raise ValueError(
-                f"y has {y.shape[1]} outputs, but {type(self._base()).__name__} predicts one: wrap it in "
-                "MultiOutputRegressor or MultiOutputClassifier."
-            )
         for name, value in attributes.items():
             setattr(self, name, value)
         if sample_weight is None:
             return TrainingRows(X, y, None, strata, metadata)
         weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         kept = np.flatnonzero(weights)
-        if len(kept) == 0:
-            raise ValueError("sample_weight is all zero: there is nothing to fit.")
+        if len(kept) < 2:
+            raise ValueError(f"sample_weight is zero but for {len(kept)} row(s): at least two are needed.")
         return TrainingRows(X, y, weights, strata, metadata).take(kept)
 
     def _recipe(self, random_state: np.random.RandomState) -> Recipe:
@@ -198,14 +199,14 @@ class BaseAnchored(MetaEstimatorMixin, BaseEstimator):
             mean = posterior.mean
             if self.center == "estimator":
                 mean = self._center_outputs(fit_plain(plain, data.take(train)), data.X[test])
-            typical = typical_std(self._posterior_of(fold, probes).std)
-            return self._observed_outputs(data.y[test]) - mean, posterior.std / typical
+            typical = typical_std(self._posterior_of(fold, probes))
+            return self._observed_outputs(data.y[test]) - mean, significant_std(posterior) / typical
 
         rows, errors = self._over_folds(fold_errors, self._fold_strata(data), rng)
         residuals, stds = (np.concatenate(parts)[np.argsort(rows)] for parts in zip(*errors, strict=True))
         weights = np.ones(len(data)) if data.weights is None else data.weights
         scale, floor = unit_rms_scale(residuals, stds, weights)
-        typical = typical_std(self._posterior_of(model, probes).std)
+        typical = typical_std(self._posterior_of(model, probes))
         return scale / typical, floor * typical
 
     def _over_folds(
@@ -224,7 +225,8 @@ class BaseAnchored(MetaEstimatorMixin, BaseEstimator):
             delayed(task)(train, test, child)
             for (train, test), child in zip(splits, rng.spawn(len(splits)), strict=True)
         )
-        results = list(Parallel(n_jobs=self.n_jobs, prefer="threads")(calls))
+        threads = Parallel(n_jobs=self.n_jobs, prefer="threads", require="sharedmem")
+        results = list(threads(calls))
         return np.concatenate([test for _, test in splits]), results
 
     # -- predicting --------------------------------------------------------------------------------
@@ -247,7 +249,7 @@ class BaseAnchored(MetaEstimatorMixin, BaseEstimator):
         X = validated(self, X)
         model = DeltaModel(self.estimator_, self.encoding_, self.anchors_)
         raw = self._posterior_of(model, X, return_samples)
-        if self.center == "estimator":
+        if hasattr(self, "center_"):
             return Posterior(self._center_outputs(self.center_, X), raw.var, samples=raw.samples)
         return raw
 
@@ -255,7 +257,7 @@ class BaseAnchored(MetaEstimatorMixin, BaseEstimator):
         return model.posterior(X, self._readout(), keep_samples=keep_samples, n_jobs=self.n_jobs)
 
     def set_anchors(self, anchors: Any) -> BaseAnchored:
-        """Predict with other anchors from now on, without training again.
+        """Predict with other anchors from now on, without training again; `scale_` stays as it is.
 
         Parameters
         ----------
@@ -275,7 +277,7 @@ class BaseAnchored(MetaEstimatorMixin, BaseEstimator):
 
     def _check_anchors(self, anchors: Any) -> np.ndarray:
         """Return the user's anchors as a float64 array of shape (K, d)."""
-        anchors = check_array(anchors, dtype=np.float64, input_name="anchors")
+        anchors = check_array(anchors, dtype=np.float64, input_name="anchors", copy=True)
         if anchors.shape[1] != self.n_features_in_:
             raise ValueError(f"anchors have {anchors.shape[1]} features, but X has {self.n_features_in_}.")
         return anchors
@@ -313,16 +315,14 @@ class BaseAnchored(MetaEstimatorMixin, BaseEstimator):
         return dict(process_routing(self, "fit", **fit_params).estimator.fit)
 
 
-def prepare_plain(estimator: BaseEstimator, random_state: np.random.RandomState) -> BaseEstimator:
-    """Return a seeded clone of the user's model, otherwise as it is."""
-    plain = clone(estimator)
-    seed(plain, random_state)
-    return plain
-
-
-def fit_plain(plain: BaseEstimator, data: TrainingRows) -> BaseEstimator:
-    """Fit the model without anchors."""
-    keywords = dict(data.metadata)
-    if data.weights is not None:
-        keywords[weight_keyword(plain)] = data.weights
-    return clone(plain).fit(data.X, data.y, **keywords)
+def _train(recipe: Recipe, data: TrainingRows, rng: np.random.Generator) -> DeltaModel:
+    """Train, and say what to do when the base cannot fit several outputs."""
+    try:
+        return recipe.train(data, rng)
+    except ValueError as error:
+        if data.y.ndim == 1 or "1d array" not in str(error):
+            raise
+        raise ValueError(
+            f"y has {data.y.shape[1]} outputs, but {type(recipe.base).__name__} predicts one: wrap it in "
+            "MultiOutputRegressor or MultiOutputClassifier."
+        ) from error

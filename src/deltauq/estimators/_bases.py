@@ -15,18 +15,15 @@ from sklearn.gaussian_process import GaussianProcessClassifier, GaussianProcessR
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.pipeline import Pipeline
 from sklearn.svm import SVC, SVR, NuSVC, NuSVR
-from sklearn.utils import get_tags
 from sklearn.utils.validation import has_fit_parameter
 
-KERNEL_MACHINES = (
-    SVC,
-    SVR,
-    NuSVC,
-    NuSVR,
-    GaussianProcessClassifier,
-    GaussianProcessRegressor,
-    KernelRidge,
-)
+from deltauq.estimators._rows import TrainingRows
+
+SVMS = (SVC, SVR, NuSVC, NuSVR)
+MAX_SVM_PAIRS = 10_000
+CUBIC_MACHINES = (GaussianProcessClassifier, GaussianProcessRegressor, KernelRidge)
+MAX_CUBIC_PAIRS = 2_000
+"""Their cost grows with the cube: 10,000 pairs would take a Gaussian process the better part of an hour."""
 
 
 def prepare_base(estimator: BaseEstimator, random_state: np.random.RandomState) -> BaseEstimator:
@@ -43,16 +40,42 @@ def prepare_base(estimator: BaseEstimator, random_state: np.random.RandomState) 
     base : scikit-learn estimator, unfitted
     """
     base = clone(estimator)
-    _refuse_column_transformer(base)
     seed(base, random_state)
     for part in _parts(base):
         _switch_off_internal_validation(part)
+    if _last_step(base).get_params(deep=False).get("probability") is True:
+        # Its folds would split pairs, not rows; AnchoredClassifier fits probabilities in folds of rows.
+        _last_step(base).set_params(probability=False)
     return base
 
 
+def fit_plain(plain: BaseEstimator, data: TrainingRows) -> BaseEstimator:
+    """Fit a clone of the model without anchors."""
+    keywords = dict(data.metadata)
+    if data.weights is not None:
+        keywords[weight_keyword(plain)] = data.weights
+    return clone(plain).fit(data.X, data.y, **keywords)
+
+
+def prepare_plain(estimator: BaseEstimator, random_state: np.random.RandomState) -> BaseEstimator:
+    """Return a seeded clone of the user's model, otherwise as it is."""
+    plain = clone(estimator)
+    seed(plain, random_state)
+    return plain
+
+
 def is_kernel_machine(base: BaseEstimator) -> bool:
-    """Tell whether the base's cost grows with the square of its rows."""
-    return any(isinstance(part, KERNEL_MACHINES) for part in _parts(base))
+    """Tell whether the base compares every row with every other."""
+    return max_pairs(base) is not None
+
+
+def max_pairs(base: BaseEstimator) -> int | None:
+    """Return how many pairs a base that compares all rows can bear, or None for other bases."""
+    if any(isinstance(part, CUBIC_MACHINES) for part in _parts(base)):
+        return MAX_CUBIC_PAIRS
+    if any(isinstance(part, SVMS) for part in _parts(base)):
+        return MAX_SVM_PAIRS
+    return None
 
 
 def trains_by_epochs(base: BaseEstimator) -> bool:
@@ -60,24 +83,18 @@ def trains_by_epochs(base: BaseEstimator) -> bool:
     params = base.get_params(deep=False)
     # Balanced class weights and L-BFGS need all rows at once: scikit-learn refuses partial_fit with them.
     needs_all_rows = params.get("class_weight") == "balanced" or params.get("solver") == "lbfgs"
-    return hasattr(base, "partial_fit") and "max_iter" in params and not needs_all_rows
-
-
-def takes_several_outputs(base: BaseEstimator) -> bool:
-    """Tell whether the base can be fitted to a target of several columns."""
-    tags = get_tags(base)
-    multi_label = tags.classifier_tags is not None and tags.classifier_tags.multi_label
-    return tags.target_tags.multi_output or multi_label
+    # A rate that adapts to its own progress starts over with every partial_fit.
+    adapts = params.get("learning_rate") == "adaptive"
+    return hasattr(base, "partial_fit") and "max_iter" in params and not (needs_all_rows or adapts)
 
 
 def weight_keyword(base: BaseEstimator) -> str:
     """Return the keyword under which the base's `fit` takes sample weights, or raise TypeError."""
     if isinstance(base, Pipeline) and not get_config()["enable_metadata_routing"]:
         name, last = base.steps[-1]
-        if has_fit_parameter(last, "sample_weight"):
-            return f"{name}__sample_weight"
-        base = last
-    elif has_fit_parameter(base, "sample_weight") or isinstance(base, Pipeline):
+        return f"{name}__{weight_keyword(last)}"
+    # Wrappers (voting, stacking, searches) hand keywords on to what they wrap.
+    if has_fit_parameter(base, "sample_weight") or takes_any_keyword(base.fit):
         return "sample_weight"
     raise TypeError(f"sample_weight was given, but {type(base).__name__}.fit does not take it.")
 
@@ -92,8 +109,19 @@ def takes_weights(base: BaseEstimator) -> bool:
 
 
 def accepts(method: Any, keyword: str) -> bool:
-    """Tell whether a method has a parameter of that name."""
-    return keyword in inspect.signature(method).parameters
+    """Tell whether a method takes a keyword of that name."""
+    return keyword in inspect.signature(method).parameters or takes_any_keyword(method)
+
+
+def takes_any_keyword(method: Any) -> bool:
+    """Tell whether a method has a ``**keywords`` parameter."""
+    parameters = inspect.signature(method).parameters.values()
+    return any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
+
+
+def _last_step(base: BaseEstimator) -> BaseEstimator:
+    """Return the model at the end of a pipeline, or the base itself."""
+    return _last_step(base.steps[-1][1]) if isinstance(base, Pipeline) else base
 
 
 def _parts(base: BaseEstimator) -> Iterator[BaseEstimator]:
@@ -104,11 +132,12 @@ def _parts(base: BaseEstimator) -> Iterator[BaseEstimator]:
             yield value
 
 
-def _refuse_column_transformer(base: BaseEstimator) -> None:
+def refuse_column_transformer(base: BaseEstimator) -> None:
+    """Raise ValueError for a base that picks columns: anchoring would double them under it."""
     if any(isinstance(part, ColumnTransformer) for part in _parts(base)):
         raise ValueError(
             "estimator contains a ColumnTransformer, but it would see anchor and difference columns: put it "
-            "outside, as in make_pipeline(ColumnTransformer(...), AnchoredRegressor(...))."
+            "outside, as in make_pipeline(ColumnTransformer(...), <anchored estimator>)."
         )
 
 
@@ -126,7 +155,7 @@ def _switch_off_internal_validation(part: BaseEstimator) -> None:
     """Stop a model from validating on rows it trains on: paired rows put the same X on both sides."""
     params = part.get_params(deep=False)
     name = type(part).__name__
-    if params.get("early_stopping") is True:
+    if params.get("early_stopping") not in (None, False, "auto"):
         _warn(f"{name}(early_stopping=True) would validate on rows it trains on: it is switched off.")
     if "early_stopping" in params:
         part.set_params(early_stopping=False)
@@ -136,13 +165,10 @@ def _switch_off_internal_validation(part: BaseEstimator) -> None:
     if params.get("oob_score"):
         _warn(f"{name}(oob_score=True) would score rows it trained on: it is switched off.")
         part.set_params(oob_score=False)
-    if params.get("probability") is True:
-        # Its folds would split pairs, not rows; AnchoredClassifier fits probabilities in folds of rows.
-        part.set_params(probability=False)
     if "cv" in params:
         _warn(
             f"{name} cross-validates over paired rows, so the same row stands on both sides of its folds: "
-            "tune it outside, as in GridSearchCV(AnchoredRegressor(...))."
+            "tune it outside, as in GridSearchCV(<anchored estimator>)."
         )
 
 

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from joblib import Parallel, delayed, effective_n_jobs
+from joblib import effective_n_jobs
 from sklearn.base import BaseEstimator, clone
+from sklearn.utils.parallel import Parallel, delayed
 
 from deltauq.core import AnchorPrior, Encoding, Posterior, StreamingPosterior
 from deltauq.estimators import _packed_trees as packed_trees
 from deltauq.estimators import _pairing as pairing
-from deltauq.estimators._bases import is_kernel_machine, trains_by_epochs, weight_keyword
+from deltauq.estimators._bases import is_kernel_machine, max_pairs, trains_by_epochs, weight_keyword
 from deltauq.estimators._epochs import fit_by_epochs
 from deltauq.estimators._readout import Readout
 from deltauq.estimators._rows import TrainingRows
@@ -43,19 +44,22 @@ class Recipe:
         """Train a clone of the base on tuples of rows and anchors."""
         train_rng, predict_rng = rng.spawn(2)
         base = clone(self.base)
-        by_epochs = trains_by_epochs(base)
-        every_row = by_epochs and self.n_train_anchors == "auto"
-        n_anchors = len(data) if every_row else pairing.count_train_anchors(len(data), self.n_train_anchors)
-        anchors, weights = pairing.draw_train_anchors(data, self.prior, n_anchors, train_rng)
-        if by_epochs:
+        anchors, weights = pairing.draw_train_anchors(data, self.prior, self._n_pool(base, data), train_rng)
+        if trains_by_epochs(base):
             fit_by_epochs(base, data, anchors, weights, self.encoding, train_rng)
         else:
             self._fit_on_pairs(base, data, anchors, weights, train_rng)
-        return DeltaModel(
-            base,
-            self.encoding,
-            pairing.choose_anchors(anchors, weights, self.n_anchors, predict_rng, self.encoding),
-        )
+        chosen = pairing.choose_anchors(anchors, weights, self.n_anchors, predict_rng)
+        return DeltaModel(base, self.encoding, chosen)
+
+    def _n_pool(self, base: BaseEstimator, data: TrainingRows) -> int:
+        """Return how many anchors training draws on: M shared ones, or a row's worth of choice each."""
+        support = self.prior.support(data.X)
+        if self.pairing == "random" or (trains_by_epochs(base) and self.n_train_anchors == "auto"):
+            n_anchors = len(data)
+        else:
+            n_anchors = pairing.count_train_anchors(len(data), self.n_train_anchors)
+        return n_anchors if support is None else min(n_anchors, support)
 
     def _fit_on_pairs(
         self,
@@ -68,15 +72,16 @@ class Recipe:
         # Trees cast to float32 themselves; doing it while pairing saves them a copy of everything.
         dtype = np.float32 if packed_trees.packable(base) else np.float64
         bytes_per_pair = self.encoding.width * data.X.shape[1] * np.dtype(dtype).itemsize
-        capped = self.n_train_anchors == "auto" and is_kernel_machine(base)
-        max_pairs = pairing.MAX_KERNEL_PAIRS if capped else None
-        per_row = pairing.anchors_per_row(len(data), len(anchors), bytes_per_pair, max_pairs)
+        most = max_pairs(base) if self.n_train_anchors == "auto" else None
+        wanted = pairing.count_train_anchors(len(data), self.n_train_anchors)
         if self.pairing == "random":
-            anchors, weights = pairing.draw_train_anchors(data, self.prior, len(data) * per_row, rng)
-            partners = np.arange(len(anchors)).reshape(len(data), per_row)
+            per_row = pairing.anchors_per_row(len(data), wanted, bytes_per_pair, most)
+            partners = pairing.random_pairs(len(data), len(anchors), weights, per_row, rng)
+            weights = None  # the draw has taken them into account
         else:
+            per_row = pairing.anchors_per_row(len(data), len(anchors), bytes_per_pair, most)
             partners = pairing.shared_pairs(len(data), len(anchors), per_row, rng)
-        pairs = pairing.form_pairs(data, anchors, weights, partners, self.encoding, dtype)
+        pairs = pairing.form_pairs(data, anchors, weights, partners, self.encoding, dtype, rng)
         keywords = data.metadata_of(pairs.rows)
         if pairs.weights is not None:
             keywords[weight_keyword(base)] = pairs.weights
@@ -120,16 +125,32 @@ class DeltaModel:
         most = PACKED_ROWS_PER_BLOCK if packed is not None else self._rows_per_call()
         size = max(1, min(most, -(-len(X) // n_jobs)))
 
-        def block_posterior(block: np.ndarray) -> Posterior:
+        blocks, times = self._anchor_tuples(distinct=not keep_samples)
+
+        def block_posterior(rows: np.ndarray) -> Posterior:
             stream = StreamingPosterior(keep_samples=keep_samples)
-            outputs = self._plain(block, readout) if packed is None else self._fast(block, packed)
-            for output in outputs:
-                stream.update(output)
+            outputs = (
+                self._plain(rows, blocks, readout) if packed is None else self._fast(rows, blocks, packed)
+            )
+            for output, count in zip(outputs, times, strict=True):
+                stream.update(output, count)
             return stream.posterior()
 
-        blocks = (X[start : start + size] for start in range(0, len(X), size))
-        parts = Parallel(n_jobs=n_jobs, prefer="threads")(delayed(block_posterior)(block) for block in blocks)
-        return _concatenate(parts)
+        parts = (X[start : start + size] for start in range(0, len(X), size))
+        threads = Parallel(n_jobs=n_jobs, prefer="threads", require="sharedmem")
+        return _concatenate(threads(delayed(block_posterior)(rows) for rows in parts))
+
+    def _anchor_tuples(self, distinct: bool) -> tuple[list[np.ndarray], list[int]]:
+        """Return the blocks of the anchor tuples, and how often each tuple counts.
+
+        Anchors repeat where there are fewer of them than K; asking the base once is enough.
+        """
+        blocks = self.encoding.tuples(self.anchors)
+        _, first, counts = np.unique(np.hstack(blocks), axis=0, return_index=True, return_counts=True)
+        if not distinct or len(first) == len(self.anchors):
+            return blocks, [1] * len(self.anchors)
+        order = np.argsort(first)
+        return [block[first[order]] for block in blocks], counts[order].tolist()
 
     def _packed(self, readout: Readout) -> packed_trees.PackedTrees | None:
         """Return the trees laid out for the fast path, where there is one."""
@@ -143,16 +164,17 @@ class DeltaModel:
             _PACKED[self.estimator] = packed_trees.PackedTrees(self.estimator, n_anchor_columns)
         return _PACKED[self.estimator]
 
-    def _fast(self, X: np.ndarray, packed: packed_trees.PackedTrees) -> Iterator[np.ndarray]:
+    def _fast(
+        self, X: np.ndarray, blocks: list[np.ndarray], packed: packed_trees.PackedTrees
+    ) -> Iterator[np.ndarray]:
         X = np.ascontiguousarray(X)
-        blocks = self.encoding.tuples(self.anchors)
         for parts in zip(*blocks, strict=True):
-            yield packed.outputs(X, np.concatenate(parts), self.encoding.offset(*parts))
+            offset = self.encoding.offset(*(part[None] for part in parts))[0]
+            yield packed.outputs(X, np.concatenate(parts), offset)
 
-    def _plain(self, X: np.ndarray, readout: Readout) -> Iterator[np.ndarray]:
+    def _plain(self, X: np.ndarray, blocks: list[np.ndarray], readout: Readout) -> Iterator[np.ndarray]:
         """Yield the outputs anchor by anchor, several anchors to a call of the base where rows are few."""
-        n, k = len(X), len(self.anchors)
-        blocks = self.encoding.tuples(self.anchors)
+        n, k = len(X), len(blocks[0])
         per_call = max(1, self._rows_per_call() // n)
         for start in range(0, k, per_call):
             parts = [block[start : start + per_call] for block in blocks]

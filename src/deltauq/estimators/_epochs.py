@@ -13,6 +13,7 @@ from sklearn.metrics import hinge_loss, log_loss, mean_squared_error
 from deltauq.core import Encoding
 from deltauq.core.anchors import draw_rows
 from deltauq.estimators._bases import accepts
+from deltauq.estimators._pairing import anchor_tuple
 from deltauq.estimators._rows import TrainingRows
 
 
@@ -38,7 +39,7 @@ def fit_by_epochs(
     anchor_weights: np.ndarray | None,
     encoding: Encoding,
     rng: np.random.Generator,
-) -> BaseEstimator:
+) -> None:
     """Train a base in place, every row meeting another random anchor in every epoch.
 
     Stops by the base's own `max_iter`, `tol` and `n_iter_no_change`, judged on the training loss.
@@ -51,10 +52,6 @@ def fit_by_epochs(
     anchor_weights : float64 array of shape (M,) or None
     encoding : Encoding
     rng : numpy.random.Generator
-
-    Returns
-    -------
-    base : the fitted estimator
     """
     params = base.get_params(deep=False)
     rule = _StoppingRule(params.get("tol"), params.get("n_iter_no_change", 5))
@@ -62,28 +59,38 @@ def fit_by_epochs(
     if is_classifier(base) and accepts(base.partial_fit, "classes"):
         # A multilabel base names its labels by column.
         keywords["classes"] = np.unique(data.y) if data.y.ndim == 1 else np.arange(data.y.shape[1])
-    blocks = encoding.tuples(anchors)
+    judged = _epoch(data, anchors, anchor_weights, encoding, rng)
     for _ in range(params["max_iter"]):
         # Bases with a fixed seed shuffle every epoch alike, so rows are shuffled here.
-        shuffled = data.take(rng.permutation(len(data)))
-        partners = draw_rows(len(anchors), len(data), rng, anchor_weights)
-        tuples = encoding.encode(shuffled.X, *(block[partners] for block in blocks))
+        shuffled, tuples = _epoch(data, anchors, anchor_weights, encoding, rng)
         if shuffled.weights is not None:
             keywords["sample_weight"] = shuffled.weights
         base.partial_fit(tuples, shuffled.y, **keywords, **shuffled.metadata)
-        if rule.says_stop(_training_loss(base, tuples, shuffled)):
-            return base
+        if rule.says_stop(_training_loss(base, *judged)):
+            return
     if params.get("tol") is not None:
         warnings.warn(
             f"{type(base).__name__} reached max_iter={params['max_iter']} epochs before its loss settled.",
             ConvergenceWarning,
             stacklevel=2,
         )
-    return base
 
 
-def _training_loss(base: BaseEstimator, tuples: np.ndarray, rows: TrainingRows) -> float:
-    """Return the loss of the last epoch: the base's own where it keeps one."""
+def _epoch(
+    data: TrainingRows,
+    anchors: np.ndarray,
+    anchor_weights: np.ndarray | None,
+    encoding: Encoding,
+    rng: np.random.Generator,
+) -> tuple[TrainingRows, np.ndarray]:
+    """Return all rows in a new order, and their tuples with new anchors."""
+    shuffled = data.take(rng.permutation(len(data)))
+    partners = draw_rows(len(anchors), len(data), rng, anchor_weights)
+    return shuffled, encoding.encode(shuffled.X, *anchor_tuple(anchors, partners, encoding, rng))
+
+
+def _training_loss(base: BaseEstimator, rows: TrainingRows, tuples: np.ndarray) -> float:
+    """Return the base's own loss of the epoch where it keeps one, else a loss on always the same tuples."""
     if hasattr(base, "loss_"):
         return float(base.loss_)
     weights = rows.weights

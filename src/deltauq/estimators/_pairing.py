@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from sklearn.utils import check_array
 
 from deltauq.core import AnchorPrior, DataPrior, Encoding
 from deltauq.core.anchors import draw_rows
@@ -12,7 +13,6 @@ from deltauq.estimators._rows import TrainingRows
 
 MAX_PAIR_BYTES = 500_000_000
 """The matrix of pairs never takes more than this, unless the rows alone do."""
-MAX_KERNEL_PAIRS = 10_000
 AUTO_PAIRS = 100_000
 MIN_AUTO_ANCHORS = 20
 PAIRS_PER_BLOCK = 16_384
@@ -74,19 +74,20 @@ def draw_train_anchors(
     anchors : float64 array of shape (n, d)
     weights : float64 array of shape (n,) or None
     """
-    if isinstance(prior, DataPrior) and n == len(data):
+    if type(prior) is DataPrior and n == len(data):
         return data.X, data.weights
     ordered = data.take(_canonical_order(data.X, rng))
     anchors = prior.draw(ordered.X, n, rng, labels=ordered.strata, weights=ordered.weights)
-    return np.asarray(anchors, dtype=np.float64), None
+    anchors = check_array(anchors, dtype=np.float64, input_name="anchors")
+    if anchors.shape != (n, data.X.shape[1]):
+        raise ValueError(
+            f"anchors drawn by {prior!r} have shape {anchors.shape}, not {(n, data.X.shape[1])}."
+        )
+    return anchors, None
 
 
 def choose_anchors(
-    train_anchors: np.ndarray,
-    weights: np.ndarray | None,
-    n: int,
-    rng: np.random.Generator,
-    encoding: Encoding,
+    train_anchors: np.ndarray, weights: np.ndarray | None, n: int, rng: np.random.Generator
 ) -> np.ndarray:
     """Choose the anchors to predict with among those the model was trained with.
 
@@ -97,15 +98,11 @@ def choose_anchors(
     n : int
         K; more than M repeats them evenly.
     rng : numpy.random.Generator
-    encoding : Encoding
 
     Returns
     -------
     anchors : float64 array of shape (n, d)
     """
-    if encoding.n_anchors > 1:
-        # Tuples are neighbours: a run of training anchors keeps those that the model knows.
-        return train_anchors[(rng.integers(len(train_anchors)) + np.arange(n)) % len(train_anchors)]
     order = _canonical_order(train_anchors, rng)
     rows = draw_rows(len(order), n, rng, None if weights is None else weights[order])
     return train_anchors[order[rows]]
@@ -121,7 +118,26 @@ def shared_pairs(n_rows: int, n_train_anchors: int, per_row: int, rng: np.random
     """
     if per_row == n_train_anchors:
         return np.broadcast_to(np.arange(n_train_anchors), (n_rows, n_train_anchors))
-    return np.argsort(rng.random((n_rows, n_train_anchors)), axis=1)[:, :per_row]
+    partners = np.empty((n_rows, per_row), dtype=np.intp)
+    block = max(1, PAIRS_PER_BLOCK // n_train_anchors)
+    for start in range(0, n_rows, block):
+        part = partners[start : start + block]
+        part[:] = np.argsort(rng.random((len(part), n_train_anchors)), axis=1)[:, :per_row]
+    return partners
+
+
+def random_pairs(
+    n_rows: int, n_anchors: int, anchor_weights: np.ndarray | None, per_row: int, rng: np.random.Generator
+) -> np.ndarray:
+    """Pair every row with anchors of its own, drawn by weight.
+
+    Returns
+    -------
+    partners : int array of shape (n_rows, per_row)
+        Indices of anchors.
+    """
+    columns = [draw_rows(n_anchors, n_rows, rng, anchor_weights) for _ in range(per_row)]
+    return np.stack(columns, axis=1)
 
 
 def form_pairs(
@@ -131,6 +147,7 @@ def form_pairs(
     partners: np.ndarray,
     encoding: Encoding,
     dtype: type,
+    rng: np.random.Generator,
 ) -> Pairs:
     """Form the tuples of rows and their partners.
 
@@ -144,6 +161,8 @@ def form_pairs(
     encoding : Encoding
     dtype : float32 or float64
         Of the tuples. Differences are always taken in float64 first.
+    rng : numpy.random.Generator
+        Draws the further anchors of encodings that take more than one.
 
     Returns
     -------
@@ -151,15 +170,36 @@ def form_pairs(
     """
     n, m = partners.shape
     rows, indices = np.repeat(np.arange(n), m), partners.reshape(-1)
-    blocks = encoding.tuples(anchors)
     tuples = np.empty((n * m, encoding.width * data.X.shape[1]), dtype=dtype)
     for start in range(0, n * m, PAIRS_PER_BLOCK):
         part = slice(start, start + PAIRS_PER_BLOCK)
-        tuples[part] = encoding.encode(data.X[rows[part]], *(block[indices[part]] for block in blocks))
+        tuples[part] = encoding.encode(
+            data.X[rows[part]], *anchor_tuple(anchors, indices[part], encoding, rng)
+        )
     if data.weights is None:
         return Pairs(tuples, rows, None)
     weights = data.weights[rows]
     return Pairs(tuples, rows, weights if anchor_weights is None else weights * anchor_weights[indices])
+
+
+def anchor_tuple(
+    anchors: np.ndarray, indices: np.ndarray, encoding: Encoding, rng: np.random.Generator
+) -> list[np.ndarray]:
+    """Return the anchors of training tuples: the given ones first, any others drawn at random.
+
+    Were the others tied to the first, a model could learn to ignore them.
+
+    Parameters
+    ----------
+    anchors : array of shape (M, d)
+    indices : int array of shape (m,)
+
+    Returns
+    -------
+    blocks : list of `encoding.n_anchors` arrays of shape (m, d)
+    """
+    further = [rng.integers(len(anchors), size=len(indices)) for _ in range(encoding.n_anchors - 1)]
+    return [anchors[chosen] for chosen in (indices, *further)]
 
 
 def _canonical_order(X: np.ndarray, rng: np.random.Generator) -> np.ndarray:

@@ -68,14 +68,25 @@ class ScoreReadout(Readout):
     Parameters
     ----------
     score_map : fitted LogisticRegression
+    classes : list of one array
     """
 
-    def __init__(self, score_map: LogisticRegression) -> None:
+    def __init__(self, score_map: LogisticRegression, classes: Classes) -> None:
         self.score_map = score_map
+        self.classes = classes
 
     def __call__(self, estimator: BaseEstimator, tuples: np.ndarray) -> np.ndarray:
         """Return the probabilities for tuples of shape (m, width * d), of shape (m, classes)."""
-        return self.score_map.predict_proba(decision_scores(estimator, tuples))
+        proba = self.score_map.predict_proba(decision_scores(estimator, tuples))
+        return align_probabilities(self.score_map, proba, self.classes)
+
+
+class DecisionReadout(Readout):
+    """Decision scores as they are, to fit a map on."""
+
+    def __call__(self, estimator: BaseEstimator, tuples: np.ndarray) -> np.ndarray:
+        """Return the scores for tuples of shape (m, width * d), of shape (m, s)."""
+        return decision_scores(estimator, tuples)
 
 
 class VoteReadout(Readout):
@@ -114,7 +125,8 @@ def align_probabilities(
     if isinstance(proba, list):
         blocks = [np.asarray(block) for block in proba]
     elif len(classes) > 1:  # a multilabel model gives the probability of each label being set
-        return np.hstack([np.column_stack([1.0 - p, p]) for p in np.asarray(proba).T])
+        both = [np.column_stack([1.0 - p, p]) for p in np.asarray(proba).T]
+        return np.hstack([block[:, known.astype(int)] for block, known in zip(both, classes, strict=True)])
     else:
         blocks = [np.asarray(proba)]
     aligned = []

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
+from deltauq.core import Posterior
+
 N_PROBES = 256
 FLOORS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 """Candidates for the floor under σ, in units of its root mean square."""
 FLOOR_GAIN = 0.1
 """A larger floor must lower the mean log standard deviation by this much."""
+
+
+ROUNDING = 1e-9
+"""A spread below this share of the outputs is no spread."""
 
 
 def crossed_rows(X: np.ndarray, rng: np.random.Generator, n: int = N_PROBES) -> np.ndarray:
@@ -32,9 +38,15 @@ def crossed_rows(X: np.ndarray, rng: np.random.Generator, n: int = N_PROBES) -> 
     return np.where(rng.random((n, X.shape[1])) < 0.5, X[mothers], X[fathers])
 
 
-def typical_std(stds: np.ndarray) -> np.ndarray:
-    """Return the root mean square of stds of shape (n, o) for each output, or one where all are zero."""
-    rms = np.sqrt(np.mean(stds**2, axis=0))
+def significant_std(posterior: Posterior) -> np.ndarray:
+    """Return the stds of shape (n, o), with zero for what is mere rounding of the outputs."""
+    size = np.sqrt(np.mean(posterior.mean**2, axis=0))
+    return np.where(posterior.std > ROUNDING * size, posterior.std, 0.0)
+
+
+def typical_std(posterior: Posterior) -> np.ndarray:
+    """Return the root mean square of the stds for each of o outputs, or one where all are zero."""
+    rms = np.sqrt(np.mean(significant_std(posterior) ** 2, axis=0))
     return np.where(rms > 0, rms, 1.0)
 
 

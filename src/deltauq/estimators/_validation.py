@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import MethodType
@@ -32,11 +33,14 @@ class FitLikeBase:
         if not hasattr(base, "fit") or takes_weights(base):
             return bound
 
-        def fit(X: Any, y: Any, **fit_params: Any) -> Any:
-            if fit_params.pop("sample_weight", None) is not None:
+        def fit(X: Any, y: Any, sample_weight: Any = None, **fit_params: Any) -> Any:
+            if sample_weight is not None:
                 weight_keyword(base)  # raises the TypeError that says so
             return bound(X, y, **fit_params)
 
+        shown = inspect.signature(bound)
+        parameters = [p for name, p in shown.parameters.items() if name != "sample_weight"]
+        fit.__signature__ = shown.replace(parameters=parameters)  # type: ignore[attr-defined]
         fit.__doc__ = self._fit.__doc__
         return fit
 
@@ -69,8 +73,8 @@ def validated(estimator: BaseEstimator, X: Any, *y: Any) -> Any:
             ensure_min_samples=2 if fitting else 1,
             **({"multi_output": True} if fitting else {}),
         )
-    except ValueError as error:
-        if "could not convert" not in str(error):
+    except (ValueError, np.exceptions.DTypePromotionError) as error:
+        if isinstance(error, ValueError) and "could not convert" not in str(error):
             raise
         raise ValueError(f"X must be numeric, but {error}; encode such columns before anchoring.") from error
 
@@ -83,11 +87,12 @@ def require_count(name: str, value: Any) -> None:
 
 def require_choice(name: str, value: Any, choices: tuple[Any, ...]) -> None:
     """Refuse a value that is not one of the choices."""
-    if value not in choices:
+    if not (value is None or isinstance(value, str)) or value not in choices:
         raise ValueError(f"{name} must be one of {list(choices)}, got {value!r}.")
 
 
 def require_positive(name: str, value: Any) -> None:
     """Refuse anything but a finite number above zero."""
-    if not isinstance(value, (int, float, np.integer, np.floating)) or not 0 < value < np.inf:
+    number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+    if not number or not 0 < value < np.inf:
         raise ValueError(f"{name} must be a positive number, got {value!r}.")

@@ -14,25 +14,18 @@ from sklearn.utils.multiclass import check_classification_targets
 from deltauq.estimators._base import BaseAnchored
 from deltauq.estimators._delta_model import Recipe
 from deltauq.estimators._readout import (
+    DecisionReadout,
     ProbabilityReadout,
     Readout,
     ScoreReadout,
     VoteReadout,
     align_probabilities,
-    decision_scores,
 )
 from deltauq.estimators._rows import TrainingRows
 
 
-class _Scores(Readout):
-    """Decision scores as they are, to fit a map on."""
-
-    def __call__(self, estimator: BaseEstimator, tuples: np.ndarray) -> np.ndarray:
-        return decision_scores(estimator, tuples)
-
-
 def _gives_probabilities(model: AnchoredClassifier) -> bool:
-    base = model._base()
+    base = getattr(model, "estimator_", model._base())
     return hasattr(base, "predict_proba") or hasattr(base, "decision_function")
 
 
@@ -44,7 +37,7 @@ class AnchoredClassifier(ClassifierMixin, BaseAnchored):
 
     A base without `predict_proba` but with decision scores (SVC, LinearSVC) gets probabilities from a
     logistic map of its scores, fitted on rows left out in turn. With neither, `predict_proba` is absent
-    and each anchor has one vote.
+    and each anchor has one vote; so it has for several outputs of a base with scores only.
 
     Parameters
     ----------
@@ -67,7 +60,7 @@ class AnchoredClassifier(ClassifierMixin, BaseAnchored):
         ``(1[y = c] - p_c) / std_c`` has unit RMS, or given. `posterior` and `uncertainty` stay raw.
     random_state : int, RandomState or None, default=None
     n_jobs : int or None, default=None
-        Threads for prediction.
+        Threads for prediction and for folds.
 
     Attributes
     ----------
@@ -196,6 +189,8 @@ class AnchoredClassifier(ClassifierMixin, BaseAnchored):
         """Fit the map from decision scores to probabilities on rows left out in turn."""
         if hasattr(self.estimator_, "predict_proba") or not hasattr(self.estimator_, "decision_function"):
             return
+        if not self._single_output:
+            return
         smallest = int(np.unique(data.strata, return_counts=True)[1].min())
         if smallest < 2:
             raise ValueError(
@@ -205,12 +200,12 @@ class AnchoredClassifier(ClassifierMixin, BaseAnchored):
 
         def fold_scores(train: np.ndarray, test: np.ndarray, fold_rng: np.random.Generator) -> np.ndarray:
             model = recipe.train(data.take(train), fold_rng)
-            return np.asarray(model.posterior(data.X[test], _Scores(), keep_samples=True).samples)
+            return np.asarray(model.posterior(data.X[test], DecisionReadout(), keep_samples=True).samples)
 
         rows, by_fold = self._over_folds(fold_scores, data.strata, rng)
         scores = np.concatenate(by_fold, axis=1)
         n_anchors = len(scores)
-        self.score_map_ = LogisticRegression().fit(
+        self.score_map_ = LogisticRegression(max_iter=1000).fit(
             scores.reshape(-1, scores.shape[-1]),
             np.tile(data.y[rows], n_anchors),
             None if data.weights is None else np.tile(data.weights[rows], n_anchors),
@@ -218,7 +213,7 @@ class AnchoredClassifier(ClassifierMixin, BaseAnchored):
 
     def _readout(self) -> Readout:
         if hasattr(self, "score_map_"):
-            return ScoreReadout(self.score_map_)
+            return ScoreReadout(self.score_map_, self._class_list())
         if hasattr(self.estimator_, "predict_proba"):
             return ProbabilityReadout(self._class_list())
         return VoteReadout(self._class_list())

@@ -34,14 +34,16 @@ class AnchoredRegressor(RegressorMixin, BaseAnchored):
         K, the anchors used to predict. More than there are training anchors repeats them.
     n_train_anchors : int or "auto", default="auto"
         M, the anchors used to train. "auto" is min(n, max(20, 100,000 // n)): all pairs up to 316 rows.
-        Kernel machines see at most 10,000 pairs then, and no base more than 500 MB of them: each row
-        meets a random part of the M anchors instead. Bases with `partial_fit` and `max_iter` see a
-        fresh anchor per row in every epoch, out of all rows or of M.
+        Where that makes too many pairs, each row meets a random part of the M anchors, but at least one:
+        support vector machines see 10,000 pairs then, Gaussian processes and kernel ridge 2,000, and no
+        base more than 500 MB of them. Bases with `partial_fit` and `max_iter` see a fresh anchor per
+        row in every epoch instead, out of all rows or of M.
     pairing : {"shared", "random"}, default="shared"
-        Whether all rows meet the same anchors, which then serve to predict, or each its own.
+        Whether all rows meet the same M anchors, some of which then serve to predict, or each its own M.
+        Bases that learn by epochs always draw anew.
     encoding : {"difference", "identity", "two-anchor"} or Encoding, default="difference"
     anchors : {"data", "normal", "balanced", "kmeans"}, array of shape (m, d) or AnchorPrior, default="data"
-        The prior P(R). "balanced" draws evenly over deciles of y.
+        The prior P(R). "balanced" draws evenly over deciles of y (of its first output).
     center : {"anchored", "estimator"}, default="anchored"
         What is predicted: the mean over anchors, or the plain model fitted beside it.
     calibrate : None, "cv" or float, default=None
@@ -49,7 +51,7 @@ class AnchoredRegressor(RegressorMixin, BaseAnchored):
         given. `posterior` stays raw.
     random_state : int, RandomState or None, default=None
     n_jobs : int or None, default=None
-        Threads for prediction.
+        Threads for prediction and for folds.
 
     Attributes
     ----------
@@ -57,9 +59,9 @@ class AnchoredRegressor(RegressorMixin, BaseAnchored):
     anchors_ : array of shape (K, d)
     encoding_ : Encoding
     center_ : the plain model, with ``center="estimator"``
-    scale_ : float or array of shape (o,)
+    scale_ : float, or array of shape (o,) when fitted
         The factor on σ.
-    std_floor_ : float or array of shape (o,)
+    std_floor_ : float, or array of shape (o,) when fitted
         With ``calibrate="cv"``, a σ below this counts as this: a spread of nearly zero is no promise of
         an error of nearly zero. Out of force for bases whose σ stays well above zero.
     n_features_in_, feature_names_in_ : as in scikit-learn
@@ -120,7 +122,10 @@ class AnchoredRegressor(RegressorMixin, BaseAnchored):
         return RandomForestRegressor()
 
     def _read_target(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
-        y = np.asarray(y, dtype=np.float64)
+        try:
+            y = np.asarray(y, dtype=np.float64)
+        except ValueError as error:
+            raise ValueError(f"y must be numeric, but {error}.") from error
         first = y if y.ndim == 1 else y[:, 0]
         ranks = np.argsort(np.argsort(first, kind="stable"), kind="stable")
         strata = ranks * N_STRATA // len(ranks)

@@ -10,7 +10,7 @@ from sklearn.base import clone
 
 
 def check_contract(model: Any, X: Any, y: Any, *, rtol: float = 1e-12) -> None:
-    """Run every check of this module on an unfitted anchored estimator.
+    """Run every check of this module on an unfitted anchored estimator that predicts the anchored mean.
 
     Parameters
     ----------
