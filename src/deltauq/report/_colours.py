@@ -1,0 +1,47 @@
+"""Colours that can be told apart by everyone, each as a pair for light and for dark pages.
+
+The hues are those of Okabe and Ito's palette, darkened for light pages and lightened for dark ones. A figure
+is drawn with the light colours; the page exchanges them for their partners where the reader prefers dark.
+"""
+
+from __future__ import annotations
+
+INK = "#1b1f24"
+MUTED = "#5c6670"
+GRID = "#d9dde1"
+PAPER = "#ffffff"
+SOFT = "#f3f5f7"
+
+BLUE = "#0072b2"
+ORANGE = "#c24e00"
+GREEN = "#00805d"
+
+BAND = "rgba(0, 114, 178, 0.42)"
+WIDE_BAND = "rgba(0, 114, 178, 0.15)"
+GAP_SHADE = "rgba(92, 102, 112, 0.10)"
+
+CLASS_COLOURS = (GREEN, BLUE, ORANGE)
+REGION_COLOURS = ("#cfe9e1", "#cfe4f2", "#f7dcc9")
+
+# Cividis: even in lightness, and read the same with any kind of colour vision.
+HEAT = "Cividis"
+HEAT_POINT = "rgba(255, 255, 255, 0.7)"
+HEAT_CROSS = "#ff8c42"
+
+DARK_PARTNERS = {
+    INK: "#e6e9ec",
+    MUTED: "#9aa5b0",
+    GRID: "#333b44",
+    PAPER: "#14181d",
+    SOFT: "#1d232a",
+    BLUE: "#56b4e9",
+    ORANGE: "#f0883e",
+    GREEN: "#2fc49a",
+    BAND: "rgba(86, 180, 233, 0.45)",
+    WIDE_BAND: "rgba(86, 180, 233, 0.18)",
+    GAP_SHADE: "rgba(154, 165, 176, 0.12)",
+    "#cfe9e1": "#1d3a32",
+    "#cfe4f2": "#1b3347",
+    "#f7dcc9": "#472b18",
+}
+"""Light colour to dark colour; what is not listed serves both."""
