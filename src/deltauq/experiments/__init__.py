@@ -1,0 +1,30 @@
+"""Every table and figure is one command: a grid of cells, one result line per finished cell."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from deltauq.experiments.results import ResultLine, ResultStore
+from deltauq.experiments.runner import PROFILES, Experiment, Outcome, run_experiment
+
+NAMES = ("table1", "table2")
+
+
+def get_experiment(name: str) -> Experiment:
+    """Return the experiment of that name."""
+    if name not in NAMES:
+        raise ValueError(f"experiment must be one of {list(NAMES)}, got {name!r}.")
+    experiment: Experiment = import_module(f"deltauq.experiments.{name}").EXPERIMENT
+    return experiment
+
+
+__all__ = [
+    "NAMES",
+    "PROFILES",
+    "Experiment",
+    "Outcome",
+    "ResultLine",
+    "ResultStore",
+    "get_experiment",
+    "run_experiment",
+]

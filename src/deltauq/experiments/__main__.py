@@ -1,0 +1,44 @@
+"""`python -m deltauq.experiments NAME`: runs an experiment with the core alone, no extras."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from deltauq.data.files import CorruptFileError, DataUnavailableError
+from deltauq.experiments import NAMES, PROFILES, ResultStore, get_experiment, run_experiment
+from deltauq.experiments.results import ResultLine
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run what is missing of an experiment, saying each cell as it ends; return an exit code."""
+    parser = argparse.ArgumentParser(prog="python -m deltauq.experiments")
+    parser.add_argument("name", choices=NAMES)
+    parser.add_argument("--profile", choices=PROFILES, default="quick")
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser.add_argument("--out", type=Path, default=Path("results"), help="folder of the result lines")
+    options = parser.parse_args(arguments)
+    experiment = get_experiment(options.name)
+    store = ResultStore(options.out / f"{experiment.name}.jsonl")
+    total = len(experiment.cells(options.profile))
+    done = total - len(experiment.pending(store, options.profile))
+    try:
+        for line in run_experiment(experiment, store, options.profile, options.jobs):
+            done += 1
+            print(f"[{done}/{total}] {_summary(line)}", flush=True)
+    except (DataUnavailableError, CorruptFileError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    print(f"{done} of {total} cells are in {store.path}")
+    return 0
+
+
+def _summary(line: ResultLine) -> str:
+    cell = " ".join(str(value) for value in line.cell.values())
+    metrics = ", ".join(f"{name} {value:.4g}" for name, value in line.metrics.items())
+    return f"{cell}: {metrics} ({line.seconds:.1f} s)"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

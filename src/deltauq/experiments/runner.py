@@ -1,0 +1,152 @@
+"""Runs the cells of an experiment that have no valid line yet, and writes a line as each one ends."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import subprocess
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from joblib import Parallel, delayed
+
+from deltauq.experiments.results import ResultLine, ResultStore, cell_key
+
+PROFILES = ("quick", "paper")
+LIBRARIES = ("deltauq", "numpy", "scipy", "scikit-learn", "torch", "numba")
+
+Cell = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a cell gives: its metrics, and small arrays that a figure is drawn from."""
+
+    metrics: dict[str, float]
+    details: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A table or figure as a grid of independent cells.
+
+    Attributes
+    ----------
+    name : str
+    version : int
+        Raise it when a fix changes figures: older lines are then stale.
+    title : str
+    cells : callable
+        ``cells(profile)`` gives the configurations, each a dict of plain values.
+    run : callable
+        ``run(cell, profile)`` computes one of them.
+    """
+
+    name: str
+    version: int
+    title: str
+    cells: Callable[[str], list[Cell]]
+    run: Callable[[Cell, str], Outcome]
+
+    def key(self, cell: Cell, profile: str) -> str:
+        """Return the identity of a cell under this version."""
+        return cell_key(self.name, self.version, profile, cell)
+
+    def pending(self, store: ResultStore, profile: str) -> list[Cell]:
+        """Return the cells that have no valid line yet."""
+        done = store.latest()
+        return [cell for cell in self.cells(profile) if self.key(cell, profile) not in done]
+
+    def lines(self, store: ResultStore, profile: str) -> list[ResultLine]:
+        """Return the valid lines, in the order of the cells."""
+        done = store.latest()
+        keys = (self.key(cell, profile) for cell in self.cells(profile))
+        return [done[key] for key in keys if key in done]
+
+
+def run_experiment(
+    experiment: Experiment, store: ResultStore, profile: str = "quick", n_jobs: int = 1
+) -> Iterator[ResultLine]:
+    """Run what is missing and yield each line as it is written.
+
+    Only the calling process writes, so that a worker that dies cannot harm the file.
+
+    Parameters
+    ----------
+    experiment : Experiment
+    store : ResultStore
+    profile : {"quick", "paper"}
+    n_jobs : int
+        Processes.
+
+    Yields
+    ------
+    line : ResultLine
+    """
+    provenance = _provenance()
+    cells = experiment.pending(store, profile)
+    for cell, outcome, seconds in _compute(experiment, cells, profile, n_jobs):
+        line = ResultLine(
+            experiment=experiment.name,
+            version=experiment.version,
+            profile=profile,
+            cell=cell,
+            metrics={name: float(value) for name, value in outcome.metrics.items()},
+            seconds=round(seconds, 3),
+            details=outcome.details or {},
+            **provenance,
+        )
+        store.append(line)
+        yield line
+
+
+def _compute(
+    experiment: Experiment, cells: list[Cell], profile: str, n_jobs: int
+) -> Iterable[tuple[Cell, Outcome, float]]:
+    if n_jobs == 1:
+        return (_timed(experiment, cell, profile) for cell in cells)
+    pool = Parallel(n_jobs=n_jobs, return_as="generator_unordered")
+    return pool(delayed(_timed)(experiment, cell, profile) for cell in cells)
+
+
+def _timed(experiment: Experiment, cell: Cell, profile: str) -> tuple[Cell, Outcome, float]:
+    start = time.perf_counter()
+    outcome = experiment.run(cell, profile)
+    return cell, outcome, time.perf_counter() - start
+
+
+def _provenance() -> dict[str, Any]:
+    """Return what made the figures: versions, commit, hardware."""
+    versions = {"python": platform.python_version()}
+    for name in LIBRARIES:
+        try:
+            versions[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return {"versions": versions, "commit": _commit(), "hardware": _hardware()}
+
+
+def _commit() -> str | None:
+    """Return the commit of the source tree, marked when files differ from it, or None outside one."""
+    folder = Path(__file__).parent
+    try:
+        answer = subprocess.run(
+            ["git", "describe", "--always", "--dirty", "--abbrev=12"],
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=10,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return answer.stdout.strip() or None
+
+
+def _hardware() -> str:
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return f"{platform.machine()}, {cores} cores"

@@ -1,0 +1,84 @@
+"""`table2`: regression on nine OpenML tables with forests of five trees and 200 training rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from sklearn.ensemble import RandomForestRegressor
+
+from deltauq.baselines import (
+    DEUPRegressor,
+    EnsembleRegressor,
+    NGBoostRegressor,
+    PlainRegressor,
+    QuantileForestRegressor,
+    TreeSpreadRegressor,
+)
+from deltauq.data.tables import OPENML, Table, load_openml
+from deltauq.estimators import AnchoredRegressor
+from deltauq.experiments.runner import Cell, Experiment, Outcome
+from deltauq.metrics import coverage, mae, rmse, spearman, width
+
+N_TRAIN, N_VALIDATION, N_TREES = 200, 100, 5
+SEEDS = {"quick": range(2), "paper": range(5)}
+DATASETS = {"quick": (216, 1199, 41539), "paper": tuple(OPENML)}
+MAX_TEST_ROWS = {"quick": 3000, "paper": None}
+
+METHODS: dict[str, Callable[[int], Any]] = {
+    "delta-uq": lambda seed: AnchoredRegressor(RandomForestRegressor(N_TREES), random_state=seed),
+    "ensemble": lambda seed: EnsembleRegressor(RandomForestRegressor(N_TREES), 3, random_state=seed),
+    "deup": lambda seed: DEUPRegressor(RandomForestRegressor(N_TREES), random_state=seed),
+    "plain": lambda seed: PlainRegressor(RandomForestRegressor(N_TREES), random_state=seed),
+    "tree-spread-5": lambda seed: TreeSpreadRegressor(RandomForestRegressor(N_TREES), random_state=seed),
+    "tree-spread-100": lambda seed: TreeSpreadRegressor(RandomForestRegressor(100), random_state=seed),
+    "quantile-forest": lambda seed: QuantileForestRegressor(random_state=seed),
+    "ngboost": lambda seed: NGBoostRegressor(random_state=seed),
+}
+
+
+def split(table: Table, seed: int, max_test_rows: int | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return training, validation and test rows; the same for every method.
+
+    The validation rows are DEUP's alone, and nobody is tested on them.
+    """
+    order = np.random.default_rng(seed).permutation(len(table.y))
+    train, validation, test = np.split(order, [N_TRAIN, N_TRAIN + N_VALIDATION])
+    return train, validation, test[:max_test_rows]
+
+
+def cells(profile: str) -> list[Cell]:
+    """Return one cell per data set, method and trial."""
+    return [
+        {"dataset": dataset, "method": method, "seed": seed}
+        for seed in SEEDS[profile]
+        for dataset in DATASETS[profile]
+        for method in METHODS
+    ]
+
+
+def run(cell: Cell, profile: str) -> Outcome:
+    """Fit one method on one split and measure it on the test rows."""
+    table = _table(cell["dataset"])
+    train, validation, test = split(table, cell["seed"], MAX_TEST_ROWS[profile])
+    model = METHODS[cell["method"]](cell["seed"])
+    extra = (table.X[validation], table.y[validation]) if cell["method"] == "deup" else ()
+    model.fit(table.X[train], table.y[train], *extra)
+    posterior = model.posterior(table.X[test])
+    y, error = table.y[test], table.y[test] - posterior.mean
+    metrics = {"mae": mae(y, posterior.mean), "rmse": rmse(y, posterior.mean)}
+    if cell["method"] != "plain":
+        metrics["spearman"] = spearman(posterior.std, error)
+        metrics["coverage"] = coverage(y, posterior.mean, posterior.std)
+        metrics["width"] = width(posterior.std)
+    return Outcome(metrics)
+
+
+@lru_cache(maxsize=2)
+def _table(dataset: int) -> Table:
+    return load_openml(dataset)
+
+
+EXPERIMENT = Experiment("table2", 1, "Regression on OpenML tables", cells, run)

@@ -1,0 +1,72 @@
+"""The experiments themselves, on a few cells."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from deltauq.experiments import NAMES, ResultStore, get_experiment, table1, table2
+from deltauq.experiments.__main__ import main
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("profile", ["quick", "paper"])
+def test_cells_are_different_and_plain(name, profile):
+    experiment = get_experiment(name)
+    cells = experiment.cells(profile)
+    assert len({experiment.key(cell, profile) for cell in cells}) == len(cells) > 0
+
+
+def test_an_unknown_experiment_is_named():
+    with pytest.raises(ValueError, match="'table9'"):
+        get_experiment("table9")
+
+
+def test_table1_tells_the_difference_from_the_trivial_encoding():
+    outcomes = {
+        encoding: table1.run({"function": "ackley-2d", "encoding": encoding, "seed": 0}, "quick").metrics
+        for encoding in ("identity", "difference")
+    }
+    assert outcomes["difference"]["spearman"] > outcomes["identity"]["spearman"] + 0.1
+    assert outcomes["difference"]["r2"] > outcomes["identity"]["r2"] - 0.03
+
+
+def test_table2_splits_are_disjoint_and_the_same_for_all(data_dir):
+    table = table2._table(216)
+    train, validation, test = table2.split(table, 3, None)
+    assert (len(train), len(validation)) == (200, 100)
+    assert len(np.unique(np.concatenate([train, validation, test]))) == len(table.y)
+    np.testing.assert_array_equal(train, table2.split(table, 3, 500)[0])
+
+
+@pytest.mark.parametrize("method", table2.METHODS)
+def test_table2_methods_run_on_a_real_table(method, data_dir):
+    if method in ("quantile-forest", "ngboost"):
+        pytest.importorskip(method.replace("-", "_"))
+    metrics = table2.run({"dataset": 216, "method": method, "seed": 0}, "quick").metrics
+    assert 0.001 < metrics["mae"] < 0.006
+    assert ("spearman" in metrics) == (method != "plain")
+
+
+def test_the_command_runs_and_resumes(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(table1, "DIMENSIONS", (2,))
+    monkeypatch.setattr(table1, "N_TRAIN", 50)
+    assert main(["table1", "--out", str(tmp_path)]) == 0
+    assert "6 of 6 cells" in capsys.readouterr().out
+    assert main(["table1", "--out", str(tmp_path)]) == 0
+    assert len(list(ResultStore(tmp_path / "table1.jsonl"))) == 6
+
+
+def test_missing_data_is_one_line_and_exit_code_two(tmp_path):
+    environment = {"DELTAUQ_CACHE": str(tmp_path), "DELTAUQ_DATA": str(tmp_path), "PATH": "/usr/bin:/bin"}
+    environment["SCIKIT_LEARN_DATA"] = str(tmp_path)
+    environment["http_proxy"] = environment["https_proxy"] = "http://127.0.0.1:9"
+    answer = subprocess.run(
+        [sys.executable, "-m", "deltauq.experiments", "table2", "--out", str(tmp_path)],
+        capture_output=True,
+        text=True,
+        env=environment,
+    )
+    assert answer.returncode == 2
+    assert answer.stderr.count("\n") == 1 and "put it into" in answer.stderr
