@@ -207,7 +207,8 @@ class BaseAnchored(MetaEstimatorMixin, BaseEstimator):
         weights = np.ones(len(data)) if data.weights is None else data.weights
         scale, floor = unit_rms_scale(residuals, stds, weights)
         typical = typical_std(self._posterior_of(model, probes))
-        return scale / typical, floor * typical
+        scale, floor = scale / typical, floor * typical
+        return (float(scale[0]), float(floor[0])) if len(scale) == 1 else (scale, floor)
 
     def _over_folds(
         self, task: Callable[..., Any], strata: np.ndarray, rng: np.random.Generator

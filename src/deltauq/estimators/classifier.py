@@ -70,7 +70,7 @@ class AnchoredClassifier(ClassifierMixin, BaseAnchored):
     encoding_ : Encoding
     center_ : the plain model, with ``center="estimator"``
     score_map_ : LogisticRegression, for bases that have decision scores only
-    scale_, std_floor_ : float or array of shape (c,)
+    scale_, std_floor_ : float, or array of shape (c,) when fitted
     n_features_in_, feature_names_in_ : as in scikit-learn
 
     Examples

@@ -59,9 +59,9 @@ class AnchoredRegressor(RegressorMixin, BaseAnchored):
     anchors_ : array of shape (K, d)
     encoding_ : Encoding
     center_ : the plain model, with ``center="estimator"``
-    scale_ : float, or array of shape (o,) when fitted
+    scale_ : float, or array of shape (o,) when fitted for several outputs
         The factor on σ.
-    std_floor_ : float, or array of shape (o,) when fitted
+    std_floor_ : float, or array of shape (o,) when fitted for several outputs
         With ``calibrate="cv"``, a σ below this counts as this: a spread of nearly zero is no promise of
         an error of nearly zero. Out of force for bases whose σ stays well above zero.
     n_features_in_, feature_names_in_ : as in scikit-learn
