@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin, clone
-from sklearn.utils import check_random_state
 
 from deltauq.core import Posterior
 
@@ -30,8 +29,3 @@ def seeded(estimator: BaseEstimator, random_state: np.random.RandomState) -> Bas
     names = sorted(name for name in copy.get_params(deep=True) if name.split("__")[-1] == "random_state")
     copy.set_params(**{name: int(random_state.randint(np.iinfo(np.int32).max)) for name in names})
     return copy
-
-
-def as_random_state(random_state: int | np.random.RandomState | None) -> np.random.RandomState:
-    """Return the random state that a constructor's word stands for."""
-    return check_random_state(random_state)

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
 
-from deltauq.baselines._base import BaselineRegressor, as_random_state, seeded
+from deltauq.baselines._base import BaselineRegressor, seeded
 from deltauq.core import Posterior
 
 
@@ -47,7 +48,7 @@ class DEUPRegressor(BaselineRegressor):
         if X_validation is None:
             held = np.arange(len(X)) % 3 == 2
             X, X_validation, y, y_validation = X[~held], X[held], y[~held], y[held]
-        random_state = as_random_state(self.random_state)
+        random_state = check_random_state(self.random_state)
         self.estimator_ = seeded(self.estimator, random_state).fit(X, y)
         error = np.abs(np.asarray(y_validation) - self.estimator_.predict(X_validation))
         error_estimator = self.estimator if self.error_estimator is None else self.error_estimator

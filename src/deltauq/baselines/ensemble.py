@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
 
-from deltauq.baselines._base import BaselineRegressor, as_random_state, seeded
+from deltauq.baselines._base import BaselineRegressor, seeded
 from deltauq.core import Posterior, StreamingPosterior
 
 
@@ -30,7 +31,7 @@ class EnsembleRegressor(BaselineRegressor):
 
     def fit(self, X: Any, y: Any) -> EnsembleRegressor:
         """Fit the members to X of shape (n, d) and y of shape (n,)."""
-        random_state = as_random_state(self.random_state)
+        random_state = check_random_state(self.random_state)
         self.estimators_ = [seeded(self.estimator, random_state).fit(X, y) for _ in range(self.n_members)]
         return self
 

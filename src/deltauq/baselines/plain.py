@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
 
-from deltauq.baselines._base import BaselineRegressor, as_random_state, seeded
+from deltauq.baselines._base import BaselineRegressor, seeded
 from deltauq.core import Posterior
 
 
@@ -26,7 +27,7 @@ class PlainRegressor(BaselineRegressor):
 
     def fit(self, X: Any, y: Any) -> PlainRegressor:
         """Fit the model to X of shape (n, d) and y of shape (n,)."""
-        self.estimator_ = seeded(self.estimator, as_random_state(self.random_state)).fit(X, y)
+        self.estimator_ = seeded(self.estimator, check_random_state(self.random_state)).fit(X, y)
         return self
 
     def posterior(self, X: Any) -> Posterior:

@@ -97,7 +97,8 @@ class BaseAnchored(MetaEstimatorMixin, BaseEstimator):
         X : array-like of shape (n, d)
         y : array-like of shape (n,) or (n, o)
         sample_weight : array-like of shape (n,), optional
-            A pair weighs the product of its row's and its anchor's weights.
+            A pair weighs the product of its row's and its anchor's weights; where fewer anchors than rows are
+            drawn, they are drawn by weight, and the pair weighs what its row does.
         **fit_params : dict
             Metadata for the base's `fit`; needs scikit-learn's metadata routing switched on.
 
