@@ -7,14 +7,14 @@ from importlib import import_module
 from deltauq.experiments.results import ResultLine, ResultStore
 from deltauq.experiments.runner import PROFILES, Experiment, Outcome, run_experiment
 
-NAMES = ("table1", "table2")
+NAMES = ("table1", "table1-study", "table2")
 
 
 def get_experiment(name: str) -> Experiment:
     """Return the experiment of that name."""
     if name not in NAMES:
         raise ValueError(f"experiment must be one of {list(NAMES)}, got {name!r}.")
-    experiment: Experiment = import_module(f"deltauq.experiments.{name}").EXPERIMENT
+    experiment: Experiment = import_module(f"deltauq.experiments.{name.replace('-', '_')}").EXPERIMENT
     return experiment
 
 

@@ -31,15 +31,39 @@ def cells(profile: str) -> list[Cell]:
 def run(cell: Cell, profile: str) -> Outcome:
     """Fit one tree and measure it on fresh points of the same domain."""
     name, dimension = cell["function"].split("-")
-    train_rng, test_rng = np.random.default_rng(cell["seed"]).spawn(2)
-    X, y = FUNCTIONS[name].sample(N_TRAIN, int(dimension[0]), train_rng)
-    X_test, y_test = FUNCTIONS[name].sample(N_TEST[profile], int(dimension[0]), test_rng)
+    return measure(
+        name,
+        int(dimension[0]),
+        cell["encoding"],
+        n_train=N_TRAIN,
+        n_test=N_TEST[profile],
+        n_train_anchors=N_TRAIN_ANCHORS,
+        halfwidth=None,
+        seed=cell["seed"],
+    )
+
+
+def measure(
+    function: str,
+    dimension: int,
+    encoding: str,
+    *,
+    n_train: int,
+    n_test: int,
+    n_train_anchors: int | str,
+    halfwidth: float | None,
+    seed: int,
+) -> Outcome:
+    """Fit an anchored tree to uniform points of a function and return R² and the rank correlation."""
+    train_rng, test_rng = np.random.default_rng(seed).spawn(2)
+    X, y = FUNCTIONS[function].sample(n_train, dimension, train_rng, halfwidth)
+    X_test, y_test = FUNCTIONS[function].sample(n_test, dimension, test_rng, halfwidth)
     model = AnchoredRegressor(
         DecisionTreeRegressor(),
-        encoding=cell["encoding"],
-        n_train_anchors=N_TRAIN_ANCHORS,
+        encoding=encoding,
+        n_train_anchors=n_train_anchors,
         n_anchors=N_ANCHORS,
-        random_state=cell["seed"],
+        random_state=seed,
     )
     posterior = model.fit(X, y).posterior(X_test)
     return Outcome(
