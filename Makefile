@@ -53,7 +53,7 @@ bench: $(TEST) ## Run every benchmark
 	done
 
 clean: ## Remove .venv, caches and build outputs
-	rm -rf $(VENV) build dist htmlcov .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) build dist htmlcov .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache deltauq-demo.html
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A stamp is written last, so an interrupted installation starts over. The chain tools < demo < test makes the test

@@ -52,17 +52,18 @@ def test_data_that_cannot_be_fitted(X, y, error, message):
         ({"n_anchors": 0}, "n_anchors must be a positive integer, got 0"),
         ({"n_anchors": 2.5}, "n_anchors must be a positive integer"),
         ({"n_anchors": True}, "n_anchors must be a positive integer"),
-        ({"n_train_anchors": "all"}, "n_train_anchors must be a positive integer"),
+        ({"n_train_anchors": "all"}, 'n_train_anchors must be a positive integer or "auto"'),
         ({"pairing": "each"}, "pairing must be one of"),
         ({"encoding": "sum"}, "encoding must be one of"),
         ({"anchors": "nearest"}, "anchors must be one of"),
         ({"anchors": np.ones((4, 7))}, "anchors have 7 features, but X has 3"),
         ({"anchors": np.full((4, 3), np.nan)}, "anchors contains NaN"),
+        ({"anchors": None}, "anchors must be rows like those of X"),
         ({"center": "mean"}, "center must be one of"),
-        ({"calibrate": "platt"}, "calibrate must be one of"),
-        ({"calibrate": -1.0}, "calibrate must be a positive number"),
-        ({"calibrate": [1.0]}, "calibrate must be a positive number"),
-        ({"calibrate": True}, "calibrate must be a positive number"),
+        ({"calibrate": "platt"}, "calibrate must be None, .cv. or a positive number"),
+        ({"calibrate": -1.0}, "calibrate must be .* a positive number"),
+        ({"calibrate": [1.0]}, "calibrate must be .* a positive number"),
+        ({"calibrate": True}, "calibrate must be .* a positive number"),
     ],
 )
 def test_words_that_mean_nothing(words, message):
@@ -125,3 +126,21 @@ def test_a_failed_fit_leaves_the_earlier_one_whole():
 def test_regression_targets_are_no_classes():
     with pytest.raises(ValueError, match="Unknown label type"):
         AnchoredClassifier(DecisionTreeClassifier()).fit(X, y)
+
+
+def test_anchors_with_their_columns_in_another_order_are_refused():
+    frame = pd.DataFrame(X, columns=list("abc"))
+    model = AnchoredRegressor(DecisionTreeRegressor(), random_state=0).fit(frame, y)
+    model.set_anchors(frame[:5])
+    with pytest.raises(ValueError, match="feature names"):
+        model.set_anchors(frame[list("cba")][:5])
+    with pytest.raises(ValueError, match="feature names"):
+        AnchoredRegressor(DecisionTreeRegressor(), anchors=frame[list("cba")]).fit(frame, y)
+
+
+def test_a_single_anchor_is_warned_of():
+    model = AnchoredRegressor(DecisionTreeRegressor(), random_state=0).fit(X, y)
+    with pytest.warns(UserWarning, match="only one distinct anchor"):
+        model.set_anchors(X[:1])
+    with pytest.warns(UserWarning, match="only one distinct anchor"):
+        AnchoredRegressor(DecisionTreeRegressor(), n_anchors=1, random_state=0).fit(X, y)

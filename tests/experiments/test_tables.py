@@ -70,3 +70,12 @@ def test_missing_data_is_one_line_and_exit_code_two(tmp_path):
     )
     assert answer.returncode == 2
     assert answer.stderr.count("\n") == 1 and "put it into" in answer.stderr
+
+
+@pytest.mark.parametrize("arguments", [["--jobs", "0"], ["--out", __file__]])
+def test_bad_arguments_are_exit_code_two(arguments, capsys):
+    try:
+        code = main(["table1", *arguments])
+    except SystemExit as exit_:
+        code = exit_.code
+    assert code == 2 and "Traceback" not in capsys.readouterr().err

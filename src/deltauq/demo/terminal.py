@@ -48,7 +48,7 @@ def show(demo: Demo, console: Console) -> None:
 def _gap_table(study: gap.GapStudy) -> Table:
     grid = _table(
         "1. A gap in the data: σ in the gap over σ where there is data",
-        f"smallest of {len(gap.SEEDS)} draws; sides: heights left and right of the gap",
+        f"smallest of {len(gap.SEEDS)} draws; opens: {gap.OPEN_RATIO:g}× or more; sides: beside the gap",
     )
     grid.add_column("base model")
     grid.add_column("sides differ", justify="right")

@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator, MetaEstimatorMixin
 from sklearn.utils import check_array, check_random_state, get_tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.parallel import Parallel, delayed
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, column_or_1d
+from sklearn.utils.validation import _check_feature_names, _check_sample_weight, check_is_fitted, column_or_1d
 
 from deltauq.core import Posterior, get_encoding, get_prior
 from deltauq.estimators._bases import fit_plain, prepare_base, prepare_plain, refuse_column_transformer
@@ -26,6 +26,7 @@ from deltauq.estimators._validation import (
     require_count,
     require_positive,
     validated,
+    warn_if_alone,
 )
 
 
@@ -97,8 +98,9 @@ class BaseAnchored(MetaEstimatorMixin, BaseEstimator):
         X : array-like of shape (n, d)
         y : array-like of shape (n,) or (n, o)
         sample_weight : array-like of shape (n,), optional
-            A pair weighs the product of its row's and its anchor's weights; where fewer anchors than rows are
-            drawn, they are drawn by weight, and the pair weighs what its row does.
+            A pair weighs the product of its row's and its anchor's weights. Where anchors are drawn (fewer
+            than rows, or by ``pairing="random"``) they are drawn by weight, and the pair weighs what its
+            row does.
         **fit_params : dict
             Metadata for the base's `fit`; needs scikit-learn's metadata routing switched on.
 
@@ -116,6 +118,7 @@ class BaseAnchored(MetaEstimatorMixin, BaseEstimator):
             self.encoding_ = recipe.encoding
             model = _train(recipe, data, train_rng)
             self.estimator_, self.anchors_ = model.estimator, model.anchors
+            warn_if_alone(self.anchors_)
             self._fit_readout(recipe, data, readout_rng)
             plain = prepare_plain(self._base(), random_state)
             if self.center == "estimator":
@@ -129,14 +132,12 @@ class BaseAnchored(MetaEstimatorMixin, BaseEstimator):
     def _check_words(self) -> None:
         """Refuse values of the constructor that mean nothing, naming the argument."""
         require_count("n_anchors", self.n_anchors)
-        if self.n_train_anchors != "auto":
-            require_count("n_train_anchors", self.n_train_anchors)
+        if not (isinstance(self.n_train_anchors, str) and self.n_train_anchors == "auto"):
+            require_count("n_train_anchors", self.n_train_anchors, 'or "auto"')
         require_choice("pairing", self.pairing, ("shared", "random"))
         require_choice("center", self.center, ("anchored", "estimator"))
-        if isinstance(self.calibrate, str):
-            require_choice("calibrate", self.calibrate, (None, "cv"))
-        elif self.calibrate is not None:
-            require_positive("calibrate", self.calibrate)
+        if not (self.calibrate is None or (isinstance(self.calibrate, str) and self.calibrate == "cv")):
+            require_positive("calibrate", self.calibrate, 'None, "cv" or')
         self._check_base(self._base())
 
     def _check_base(self, base: Any) -> None:
@@ -271,6 +272,7 @@ class BaseAnchored(MetaEstimatorMixin, BaseEstimator):
         """
         check_is_fitted(self)
         self.anchors_ = self._check_anchors(anchors)
+        warn_if_alone(self.anchors_)
         return self
 
     def _scaled_std(self, std: np.ndarray) -> np.ndarray:
@@ -279,7 +281,12 @@ class BaseAnchored(MetaEstimatorMixin, BaseEstimator):
 
     def _check_anchors(self, anchors: Any) -> np.ndarray:
         """Return the user's anchors as a float64 array of shape (K, d)."""
-        anchors = check_array(anchors, dtype=np.float64, input_name="anchors", copy=True)
+        if hasattr(anchors, "columns"):
+            _check_feature_names(self, anchors, reset=False)
+        try:
+            anchors = check_array(anchors, dtype=np.float64, input_name="anchors", copy=True)
+        except ValueError as error:
+            raise ValueError(f"anchors must be rows like those of X: {error}") from error
         if anchors.shape[1] != self.n_features_in_:
             raise ValueError(f"anchors have {anchors.shape[1]} features, but X has {self.n_features_in_}.")
         return anchors

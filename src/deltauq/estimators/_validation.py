@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import MethodType
@@ -79,10 +80,11 @@ def validated(estimator: BaseEstimator, X: Any, *y: Any) -> Any:
         raise ValueError(f"X must be numeric, but {error}; encode such columns before anchoring.") from error
 
 
-def require_count(name: str, value: Any) -> None:
+def require_count(name: str, value: Any, otherwise: str = "") -> None:
     """Refuse anything but a positive integer."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-        raise ValueError(f"{name} must be a positive integer, got {value!r}.")
+        allowed = f"a positive integer {otherwise}".strip()
+        raise ValueError(f"{name} must be {allowed}, got {value!r}.")
 
 
 def require_choice(name: str, value: Any, choices: tuple[Any, ...]) -> None:
@@ -91,8 +93,17 @@ def require_choice(name: str, value: Any, choices: tuple[Any, ...]) -> None:
         raise ValueError(f"{name} must be one of {list(choices)}, got {value!r}.")
 
 
-def require_positive(name: str, value: Any) -> None:
+def require_positive(name: str, value: Any, otherwise: str = "") -> None:
     """Refuse anything but a finite number above zero."""
     number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
     if not number or not 0 < value < np.inf:
-        raise ValueError(f"{name} must be a positive number, got {value!r}.")
+        allowed = f"{otherwise} a positive number".strip()
+        raise ValueError(f"{name} must be {allowed}, got {value!r}.")
+
+
+def warn_if_alone(anchors: np.ndarray) -> None:
+    """Warn of anchors of shape (K, d) that are all the same: nothing can spread over them."""
+    if np.all(anchors == anchors[0]):
+        warnings.warn(
+            "there is only one distinct anchor, so σ is zero everywhere.", UserWarning, stacklevel=3
+        )

@@ -71,6 +71,7 @@ class AnchoredClassifier(ClassifierMixin, BaseAnchored):
     center_ : the plain model, with ``center="estimator"``
     score_map_ : LogisticRegression, for bases that have decision scores only
     scale_, std_floor_ : float, or array of shape (c,) when fitted
+        The classes of several outputs stand one after another.
     n_features_in_, feature_names_in_ : as in scikit-learn
 
     Examples

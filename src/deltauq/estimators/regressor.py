@@ -33,7 +33,8 @@ class AnchoredRegressor(RegressorMixin, BaseAnchored):
     n_anchors : int, default=100
         K, the anchors used to predict. More than there are training anchors repeats them.
     n_train_anchors : int or "auto", default="auto"
-        M, the anchors used to train. "auto" is min(n, max(20, 100,000 // n)): all pairs up to 316 rows.
+        M, the anchors each row meets in training. "auto" is min(n, max(20, 100,000 // n)): all pairs up to
+        316 rows with shared anchors.
         Where that makes too many pairs, each row meets a random part of the M anchors, but at least one:
         support vector machines see 10,000 pairs then, Gaussian processes and kernel ridge 2,000, and no
         base more than 500 MB of them. Bases with `partial_fit` and `max_iter` see a fresh anchor per

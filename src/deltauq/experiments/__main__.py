@@ -1,4 +1,4 @@
-"""`python -m deltauq.experiments NAME`: runs an experiment with the core alone, no extras."""
+"""`python -m deltauq.experiments NAME`: runs an experiment without the command-line extras."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m deltauq.experiments")
     parser.add_argument("name", choices=NAMES)
     parser.add_argument("--profile", choices=PROFILES, default="quick")
-    parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser.add_argument("--jobs", type=_jobs, default=1, help="processes")
     parser.add_argument("--out", type=Path, default=Path("results"), help="folder of the result lines")
     options = parser.parse_args(arguments)
     experiment = get_experiment(options.name)
@@ -24,14 +24,22 @@ def main(arguments: list[str] | None = None) -> int:
     total = len(experiment.cells(options.profile))
     done = total - len(experiment.pending(store, options.profile))
     try:
+        options.out.mkdir(parents=True, exist_ok=True)
         for line in run_experiment(experiment, store, options.profile, options.jobs):
             done += 1
             print(f"[{done}/{total}] {_summary(line)}", flush=True)
-    except (DataUnavailableError, CorruptFileError) as error:
+    except (DataUnavailableError, CorruptFileError, ImportError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     print(f"{done} of {total} cells are in {store.path}")
     return 0
+
+
+def _jobs(text: str) -> int:
+    jobs = int(text)
+    if jobs < 1:
+        raise argparse.ArgumentTypeError("must be at least 1")
+    return jobs
 
 
 def _summary(line: ResultLine) -> str:

@@ -131,12 +131,17 @@ def _provenance() -> dict[str, Any]:
 
 
 def _commit() -> str | None:
-    """Return the commit of the source tree, marked when files differ from it, or None outside one."""
-    folder = Path(__file__).parent
+    """Return the commit of the source tree, marked where the package differs from it, or None outside one."""
+    commit = _git("rev-parse", "--short=12", "HEAD")
+    return f"{commit}-dirty" if commit and _git("status", "--porcelain", "--", "..") else commit
+
+
+def _git(*arguments: str) -> str | None:
+    """Return what git says of the folder this file is in, or None."""
     try:
         answer = subprocess.run(
-            ["git", "describe", "--always", "--dirty", "--abbrev=12"],
-            cwd=folder,
+            ["git", *arguments],
+            cwd=Path(__file__).parent,
             capture_output=True,
             text=True,
             check=True,
