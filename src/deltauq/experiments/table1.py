@@ -32,40 +32,38 @@ def cells(profile: str) -> list[Cell]:
 
 def run(cell: Cell, profile: str) -> Outcome:
     """Fit one tree and measure it on fresh points of the same domain."""
-    name, dimension = cell["function"].split("-")
     return measure(
-        name,
-        int(dimension[0]),
-        cell["encoding"],
+        cell,
         n_train=N_TRAIN,
         n_test=N_TEST[profile],
         n_train_anchors=N_TRAIN_ANCHORS,
-        halfwidth=None,
-        seed=cell["seed"],
+        share=1.0,
     )
 
 
 def measure(
-    function: str,
-    dimension: int,
-    encoding: str,
+    cell: Cell,
     *,
     n_train: int,
     n_test: int,
     n_train_anchors: int | str,
-    halfwidth: float | None,
-    seed: int,
+    share: float,
 ) -> Outcome:
-    """Fit an anchored tree to uniform points of a function and return R² and the rank correlation."""
-    train_rng, test_rng = np.random.default_rng(seed).spawn(2)
-    X, y = FUNCTIONS[function].sample(n_train, dimension, train_rng, halfwidth)
-    X_test, y_test = FUNCTIONS[function].sample(n_test, dimension, test_rng, halfwidth)
+    """Fit an anchored tree to uniform points on a share of a function's usual domain.
+
+    The cell names function, encoding and seed; the outcome is R² and the rank correlation.
+    """
+    name, dimension = cell["function"].split("-")
+    function, d = FUNCTIONS[name], int(dimension.removesuffix("d"))
+    train_rng, test_rng = np.random.default_rng(cell["seed"]).spawn(2)
+    X, y = function.sample(n_train, d, train_rng, share * function.halfwidth)
+    X_test, y_test = function.sample(n_test, d, test_rng, share * function.halfwidth)
     model = AnchoredRegressor(
         DecisionTreeRegressor(),
-        encoding=encoding,
+        encoding=cell["encoding"],
         n_train_anchors=n_train_anchors,
         n_anchors=N_ANCHORS,
-        random_state=seed,
+        random_state=cell["seed"],
     )
     posterior = model.fit(X, y).posterior(X_test)
     return Outcome(

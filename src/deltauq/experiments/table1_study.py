@@ -37,17 +37,7 @@ def cells(profile: str) -> list[Cell]:
 
 def run(cell: Cell, profile: str) -> Outcome:
     """Measure one configuration with the default pairing."""
-    name, dimension = cell["function"].split("-")
-    return measure(
-        name,
-        int(dimension[0]),
-        cell["encoding"],
-        n_train=cell["n_train"],
-        n_test=N_TEST,
-        n_train_anchors="auto",
-        halfwidth=cell["share"] * FUNCTIONS[name].halfwidth,
-        seed=cell["seed"],
-    )
+    return measure(cell, n_train=cell["n_train"], n_test=N_TEST, n_train_anchors="auto", share=cell["share"])
 
 
 EXPERIMENT = Experiment("table1-study", 1, "Sizes and domains for the choice of encoding", cells, run)
