@@ -1,5 +1,6 @@
 import json
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -74,7 +75,7 @@ def test_a_page_that_cannot_be_written_after_all_gets_one_line(small_demo, monke
     def refuse(*args, **kwargs):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(cli.Path, "write_text", refuse)
+    monkeypatch.setattr(Path, "write_text", refuse)
     assert main(monkeypatch, "demo", "--out", str(tmp_path / "page.html")) == 2
     assert capsys.readouterr().err.strip().endswith("No space left on device")
 

@@ -7,7 +7,7 @@ import os
 import platform
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 from joblib import Parallel, delayed
 
 from deltauq.experiments.results import ResultLine, ResultStore, cell_key
+from deltauq.report import Figure, TableView
 
 PROFILES = ("quick", "paper")
 LIBRARIES = ("deltauq", "numpy", "scipy", "scikit-learn", "torch", "numba")
@@ -44,6 +45,12 @@ class Experiment:
         ``cells(profile)`` gives the configurations, each a dict of plain values.
     run : callable
         ``run(cell, profile)`` computes one of them.
+    tables : tuple of TableView
+        What the report shows of the lines as tables.
+    figures : callable, optional
+        ``figures(lines)`` draws what the report shows of them as figures.
+    notes : str
+        What a reader of the report has to know: where ours differs from the paper's, and why.
     """
 
     name: str
@@ -51,6 +58,9 @@ class Experiment:
     title: str
     cells: Callable[[str], list[Cell]]
     run: Callable[[Cell, str], Outcome]
+    tables: tuple[TableView, ...] = ()
+    figures: Callable[[Sequence[ResultLine]], list[Figure]] | None = None
+    notes: str = ""
 
     def key(self, cell: Cell, profile: str) -> str:
         """Return the identity of a cell under this version."""

@@ -1,0 +1,33 @@
+"""What is wrong with the input, in one line, before any work is done."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+class BadInput(Exception):
+    """What the user gave cannot be used; the message is one line that says why."""
+
+
+@contextmanager
+def complaint_about(out: Path) -> Iterator[None]:
+    """Turn what the system says about a file to be written into `BadInput`."""
+    try:
+        yield
+    except OSError as error:
+        raise BadInput(f"cannot write {out}: {error.strerror or error}") from error
+
+
+def check_writable(out: Path) -> None:
+    """Refuse a file that cannot be written."""
+    with complaint_about(out):
+        folder = out.parent
+        if not folder.is_dir():
+            raise BadInput(f"cannot write {out}: {folder} is not a folder")
+        if out.is_dir():
+            raise BadInput(f"cannot write {out}: it is a folder")
+        if not os.access(out if out.exists() else folder, os.W_OK):
+            raise BadInput(f"cannot write {out}: permission denied")
