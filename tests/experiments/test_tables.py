@@ -33,7 +33,7 @@ def test_table1_tells_the_difference_from_the_trivial_encoding():
 
 
 def test_table2_splits_are_disjoint_and_the_same_for_all(data_dir):
-    table = table2._table(216)
+    table = table2.openml_table(216)
     train, validation, test = table2.split(table, 3, None)
     assert (len(train), len(validation)) == (200, 100)
     assert len(np.unique(np.concatenate([train, validation, test]))) == len(table.y)

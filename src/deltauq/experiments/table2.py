@@ -25,6 +25,8 @@ from deltauq.metrics import coverage, mae, rmse, spearman, width
 N_TRAIN, N_VALIDATION, N_TREES = 200, 100, 5
 SEEDS = {"quick": range(2), "paper": range(5)}
 DATASETS = {"quick": (216, 1199, 41539), "paper": tuple(OPENML)}
+# compas-two-years (42193) has a binary target: it is run and shown, but it is no regression set.
+REGRESSION = tuple(dataset for dataset in OPENML if dataset != 42193)
 MAX_TEST_ROWS = {"quick": 3000, "paper": None}
 
 METHODS: dict[str, Callable[[int], Any]] = {
@@ -39,13 +41,15 @@ METHODS: dict[str, Callable[[int], Any]] = {
 }
 
 
-def split(table: Table, seed: int, max_test_rows: int | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def split(
+    table: Table, seed: int, max_test_rows: int | None, n_train: int = N_TRAIN
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return training, validation and test rows; the same for every method.
 
     The validation rows are DEUP's alone, and nobody is tested on them.
     """
     order = np.random.default_rng(seed).permutation(len(table.y))
-    train, validation, test = np.split(order, [N_TRAIN, N_TRAIN + N_VALIDATION])
+    train, validation, test = np.split(order, [n_train, n_train + N_VALIDATION])
     return train, validation, test[:max_test_rows]
 
 
@@ -61,7 +65,7 @@ def cells(profile: str) -> list[Cell]:
 
 def run(cell: Cell, profile: str) -> Outcome:
     """Fit one method on one split and measure it on the test rows."""
-    table = _table(cell["dataset"])
+    table = openml_table(cell["dataset"])
     train, validation, test = split(table, cell["seed"], MAX_TEST_ROWS[profile])
     model = METHODS[cell["method"]](cell["seed"])
     extra = (table.X[validation], table.y[validation]) if cell["method"] == "deup" else ()
@@ -77,7 +81,8 @@ def run(cell: Cell, profile: str) -> Outcome:
 
 
 @lru_cache(maxsize=2)
-def _table(dataset: int) -> Table:
+def openml_table(dataset: int) -> Table:
+    """Return a table; the last ones are kept, since cells follow each other by data set."""
     return load_openml(dataset)
 
 

@@ -1,0 +1,70 @@
+"""`table2-study`: how rows and anchors are paired in training, and with how many, inside the training parts.
+
+No row that `table2` tests on is used for the small size; for the large one the rows are those that `bases`
+trains on. What is measured here fixes the defaults of `pairing`, `n_train_anchors` and `n_anchors`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from sklearn.ensemble import RandomForestRegressor
+from sklearn.model_selection import KFold
+
+from deltauq.estimators import AnchoredRegressor
+from deltauq.experiments.runner import Cell, Experiment, Outcome
+from deltauq.experiments.table2 import N_TREES, REGRESSION, openml_table, split
+from deltauq.metrics import mae, spearman
+
+SEEDS = {200: range(5), 2000: range(2)}
+FOLDS = {200: 4, 2000: 4}
+N_ANCHORS = 100
+MORE_ANCHORS = 200
+# "all": every row of the fold's training part.
+TRAIN_ANCHORS = {200: (20, 50, 100, "all"), 2000: (20, 50, 100)}
+DATASETS = {"quick": (216, 41539), "paper": REGRESSION}
+SIZES = {"quick": (200,), "paper": (200, 2000)}
+
+
+def cells(profile: str) -> list[Cell]:
+    """Return one cell per size, data set, pairing, number of anchors and trial."""
+    return [
+        {
+            "n_train": size,
+            "dataset": dataset,
+            "pairing": pairing,
+            "n_train_anchors": m,
+            "n_anchors": k,
+            "seed": seed,
+        }
+        for size in SIZES[profile]
+        for seed in SEEDS[size]
+        for dataset in DATASETS[profile]
+        for m in TRAIN_ANCHORS[size]
+        for pairing in ("shared", "random")
+        for k in (N_ANCHORS, MORE_ANCHORS)
+        if k == N_ANCHORS or (pairing, m) == ("shared", "all")
+    ]
+
+
+def run(cell: Cell, profile: str) -> Outcome:
+    """Measure a pairing on folds of a training part; a large part gives one fold only, for time."""
+    table = openml_table(cell["dataset"])
+    rows = split(table, cell["seed"], None, n_train=cell["n_train"])[0]
+    X, y = table.X[rows], table.y[rows]
+    folds = KFold(FOLDS[cell["n_train"]], shuffle=True, random_state=cell["seed"])
+    errors, ranks = [], []
+    for train, test in list(folds.split(X))[: 1 if cell["n_train"] > 200 else None]:
+        model = AnchoredRegressor(
+            RandomForestRegressor(N_TREES),
+            pairing=cell["pairing"],
+            n_train_anchors=len(train) if cell["n_train_anchors"] == "all" else cell["n_train_anchors"],
+            n_anchors=cell["n_anchors"],
+            random_state=cell["seed"],
+        )
+        posterior = model.fit(X[train], y[train]).posterior(X[test])
+        errors.append(mae(y[test], posterior.mean))
+        ranks.append(spearman(posterior.std, y[test] - posterior.mean))
+    return Outcome({"mae": float(np.mean(errors)), "spearman": float(np.mean(ranks))})
+
+
+EXPERIMENT = Experiment("table2-study", 1, "Pairing and numbers of anchors, inside training rows", cells, run)
