@@ -7,6 +7,7 @@ import numpy as np
 from deltauq._version import __version__
 from deltauq.demo import classes, gap, table, words
 from deltauq.demo.run import Demo
+from deltauq.experiments.figure2 import N_ANCHORS, PlaneMap
 from deltauq.report import Block, Code, Figure, Section, Table, plots, render_page
 
 LEAD = (
@@ -141,7 +142,7 @@ def _table_blocks(study: table.TableStudy) -> list[Block]:
 
 def _class_blocks(study: classes.ClassStudy) -> list[Block]:
     return [
-        f"After figure 2 of the paper: a support vector classifier, `SVC(gamma=1)`, with {classes.N_ANCHORS} "
+        f"After figure 2 of the paper: a support vector classifier, `SVC(gamma=1)`, with {N_ANCHORS} "
         "anchors. The uncertainty is the variance of the probabilities over the anchors, summed over the "
         "classes. Crosses are the anchors. Each map has a colour scale of its own.",
         f"(A) The classes are apart. {words.boundaries(study)} The doubt lies where there are no points and "
@@ -149,13 +150,13 @@ def _class_blocks(study: classes.ClassStudy) -> list[Block]:
         _maps(study.separable, "A"),
         f"(B) Two small classes lie inside a large one. {words.nesting(study)}",
         _maps(study.nested, "B"),
-        f"{classes.N_ANCHORS} anchors are few, and the maps change with them. Far from all points the kernel "
+        f"{N_ANCHORS} anchors are few, and the maps change with them. Far from all points the kernel "
         "vanishes, every anchor gives the same answer, and the uncertainty is zero: here it does not detect "
         "strange inputs.",
     ]
 
 
-def _maps(plane: classes.PlaneMap, name: str) -> list[Figure]:
+def _maps(plane: PlaneMap, name: str) -> list[Figure]:
     grid = (classes.GRID, classes.GRID)
     data = plots.class_map(grid, plane.predicted, (plane.toy.X, plane.toy.y), classes.NAMES)
     doubt = plots.uncertainty_map(grid, plane.uncertainty, plane.toy.X, anchors=plane.anchors)

@@ -10,8 +10,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from deltauq.demo import classes, gap, table, words
+from deltauq.demo import gap, table, words
 from deltauq.demo.run import STEPS, Demo
+from deltauq.experiments.figure2 import N_ANCHORS
 
 
 @contextmanager
@@ -37,7 +38,7 @@ def show(demo: Demo, console: Console) -> None:
     _say(console, words.which_open(demo.gap))
     console.print(_model_table(demo.table))
     _say(console, words.accuracy(demo.table), words.ranking(demo.table), words.scale(demo.table))
-    console.print(Text(f"3. Three classes: SVC with {classes.N_ANCHORS} anchors", style="bold"))
+    console.print(Text(f"3. Three classes: SVC with {N_ANCHORS} anchors", style="bold"))
     _say(
         console,
         f"Separable classes. {words.boundaries(demo.classes)}",

@@ -76,7 +76,7 @@ def scale(study: table.TableStudy) -> str:
 def boundaries(study: classes.ClassStudy) -> str:
     """Say where the separable classes are in doubt."""
     return (
-        f"Mean uncertainty halfway between the classes: {small(study.separable.near_boundaries())}; at the "
+        f"Mean uncertainty along the decision boundaries: {small(study.separable.near_boundaries())}; at the "
         f"class centres: {small(float(study.separable.at_centers.mean()))}."
     )
 

@@ -7,7 +7,7 @@ from importlib import import_module
 from deltauq.experiments.results import ResultLine, ResultStore
 from deltauq.experiments.runner import PROFILES, Experiment, Outcome, run_experiment
 
-NAMES = ("table1", "table1-study", "table2", "table2-study")
+NAMES = ("table1", "table1-study", "figure2", "table2", "table2-study", "bases", "ablation-anchors")
 
 
 def get_experiment(name: str) -> Experiment:

@@ -141,7 +141,12 @@ def _provenance() -> dict[str, Any]:
 
 
 def _commit() -> str | None:
-    """Return the commit of the source tree, marked where the package differs from it, or None outside one."""
+    """Return the commit of the source tree, marked where the package differs from it, or None outside one.
+
+    A copy of the sources without their history can be told by the environment variable DELTAUQ_COMMIT.
+    """
+    if told := os.environ.get("DELTAUQ_COMMIT"):
+        return told
     commit = _git("rev-parse", "--short=12", "HEAD")
     return f"{commit}-dirty" if commit and _git("status", "--porcelain", "--", "..") else commit
 
