@@ -19,9 +19,9 @@ from deltauq.experiments.table2 import REGRESSION, openml_table, split
 from deltauq.metrics import coverage, mae, spearman
 from deltauq.report import TableView
 
-N_TRAIN = {"quick": 300, "paper": 2000}
+N_TRAIN = {"quick": 100, "paper": 2000}
 # A kernel machine or k-NN compares every test row, under every anchor, with every pair it keeps.
-N_TEST = {"quick": 500, "paper": 1000}
+N_TEST = {"quick": 300, "paper": 1000}
 SEEDS = {"quick": range(1), "paper": range(3)}
 DATASETS = {"quick": (216, 41539), "paper": REGRESSION}
 
