@@ -25,8 +25,31 @@ DATASETS = {"quick": (216, 41539), "paper": REGRESSION}
 SIZES = {"quick": (200,), "paper": (200, 2000)}
 
 
+# What the first partition into folds could not tell apart is measured on three more.
+CANDIDATES = (50, 75, 100, "all")
+MORE_PARTITIONS = {"quick": range(0), "paper": range(1, 4)}
+
+
 def cells(profile: str) -> list[Cell]:
-    """Return one cell per size, data set, pairing, number of anchors and trial."""
+    """Return one cell per size, data set, pairing, number of anchors and trial; further partitions last."""
+    return _first_partition(profile) + [
+        {
+            "n_train": 200,
+            "dataset": dataset,
+            "pairing": "shared",
+            "n_train_anchors": m,
+            "n_anchors": N_ANCHORS,
+            "partition": partition,
+            "seed": seed,
+        }
+        for partition in MORE_PARTITIONS[profile]
+        for seed in SEEDS[200]
+        for dataset in DATASETS[profile]
+        for m in CANDIDATES
+    ]
+
+
+def _first_partition(profile: str) -> list[Cell]:
     return [
         {
             "n_train": size,
@@ -51,7 +74,8 @@ def run(cell: Cell, profile: str) -> Outcome:
     table = openml_table(cell["dataset"])
     rows = split(table, cell["seed"], None, n_train=cell["n_train"])[0]
     X, y = table.X[rows], table.y[rows]
-    folds = KFold(FOLDS[cell["n_train"]], shuffle=True, random_state=cell["seed"])
+    state = cell["seed"] + 1000 * cell.get("partition", 0)
+    folds = KFold(FOLDS[cell["n_train"]], shuffle=True, random_state=state)
     errors, ranks = [], []
     for train, test in list(folds.split(X))[: 1 if cell["n_train"] > 200 else None]:
         model = AnchoredRegressor(
