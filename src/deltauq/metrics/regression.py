@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.stats import norm, rankdata
+from scipy.special import erf, ndtri
+from scipy.stats import rankdata
+
+from deltauq.metrics._arrays import column, columns, require_not_negative
 
 
 def rmse(y: ArrayLike, mean: ArrayLike) -> float:
@@ -18,7 +21,7 @@ def rmse(y: ArrayLike, mean: ArrayLike) -> float:
     -------
     rmse : float
     """
-    y, mean = _columns(y=y, mean=mean)
+    y, mean = columns(y=y, mean=mean)
     return float(np.sqrt(np.mean((y - mean) ** 2)))
 
 
@@ -33,8 +36,27 @@ def mae(y: ArrayLike, mean: ArrayLike) -> float:
     -------
     mae : float
     """
-    y, mean = _columns(y=y, mean=mean)
+    y, mean = columns(y=y, mean=mean)
     return float(np.mean(np.abs(y - mean)))
+
+
+def r2(y: ArrayLike, mean: ArrayLike) -> float:
+    """Return the share of the targets' variance that the prediction explains.
+
+    Parameters
+    ----------
+    y, mean : array-like of shape (n,)
+
+    Returns
+    -------
+    r2 : float
+        At most 1; 0 is what predicting the average target gives. NaN where all targets are the same, since
+        then there is no variance to explain.
+    """
+    y, mean = columns(y=y, mean=mean)
+    if np.all(y == y[0]):
+        return float("nan")
+    return float(1.0 - np.sum((y - mean) ** 2) / np.sum((y - y.mean()) ** 2))
 
 
 def spearman(std: ArrayLike, error: ArrayLike) -> float:
@@ -54,11 +76,62 @@ def spearman(std: ArrayLike, error: ArrayLike) -> float:
     correlation : float
         In [-1, 1]; NaN where σ or the error is the same everywhere, since then there is no order to compare.
     """
-    std, error = _columns(std=std, error=error)
+    std, error = columns(std=std, error=error)
     a, b = rankdata(std), rankdata(np.abs(error))
     a, b = a - a.mean(), b - b.mean()
     norms = float(np.sqrt(np.sum(a**2) * np.sum(b**2)))
     return float(np.sum(a * b) / norms) if norms > 0 else float("nan")
+
+
+def gaussian_nll(y: ArrayLike, mean: ArrayLike, std: ArrayLike, floor: float = 0.0) -> float:
+    """Return the mean negative log-likelihood, in nats, of the targets under normal distributions.
+
+    Parameters
+    ----------
+    y, mean, std : array-like of shape (n,)
+    floor : float, default=0.0
+        A smaller σ is raised to this, which is in the units of the target.
+
+    Returns
+    -------
+    nll : float
+        Smaller is better. A σ of zero is taken at its word: the result is inf when such a row misses its
+        target, however good the others are, and -inf when every such row meets its target exactly.
+    """
+    error, std = _absolute_error_and_std(y, mean, std)
+    if not 0.0 <= floor < np.inf:
+        raise ValueError(f"floor must be a number that is not negative, got {floor!r}.")
+    std = np.maximum(std, floor)
+    certain = std == 0
+    if np.any(certain):
+        return float("inf") if np.any(error[certain] > 0) else float("-inf")
+    # A z-score beyond the range of floats is as good as infinite.
+    with np.errstate(over="ignore"):
+        terms = 0.5 * (error / std) ** 2
+    return float(np.mean(terms + np.log(std)) + 0.5 * np.log(2.0 * np.pi))
+
+
+def crps(y: ArrayLike, mean: ArrayLike, std: ArrayLike) -> float:
+    """Return the mean continuous ranked probability score of normal distributions.
+
+    It rewards σ for having the right size, as `gaussian_nll` does, but in the units of the target and without
+    an infinite penalty.
+
+    Parameters
+    ----------
+    y, mean, std : array-like of shape (n,)
+
+    Returns
+    -------
+    crps : float
+        Not negative; smaller is better. A row whose σ is zero counts with its absolute error.
+    """
+    error, std = _absolute_error_and_std(y, mean, std)
+    z = _z_scores(error, std)
+    with np.errstate(over="ignore"):
+        density = np.exp(-0.5 * z**2) / np.sqrt(2.0 * np.pi)
+    terms = error * erf(z / np.sqrt(2.0)) + std * (2.0 * density - 1.0 / np.sqrt(np.pi))
+    return float(np.mean(terms))
 
 
 def coverage(y: ArrayLike, mean: ArrayLike, std: ArrayLike, level: float = 0.9) -> float:
@@ -75,8 +148,52 @@ def coverage(y: ArrayLike, mean: ArrayLike, std: ArrayLike, level: float = 0.9) 
     coverage : float
         In [0, 1]. Close to `level` when σ has the right size.
     """
-    y, mean, std = _columns(y=y, mean=mean, std=std)
-    return float(np.mean(np.abs(y - mean) <= _half_width(level) * std))
+    error, std = _absolute_error_and_std(y, mean, std)
+    return float(np.mean(error <= _half_width(level) * std))
+
+
+def coverage_curve(
+    y: ArrayLike, mean: ArrayLike, std: ArrayLike, levels: ArrayLike | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return nominal levels and the coverage observed at each: the calibration curve of a regression.
+
+    Parameters
+    ----------
+    y, mean, std : array-like of shape (n,)
+    levels : array-like of shape (m,), optional
+        Each in (0, 1). 0.05, 0.10, …, 0.95 when absent.
+
+    Returns
+    -------
+    levels, observed : ndarray of shape (m,)
+        On the diagonal when σ has the right size; below it where σ is too small, above it where too large.
+    """
+    error, std = _absolute_error_and_std(y, mean, std)
+    levels = np.arange(1, 20) / 20 if levels is None else column("levels", levels)
+    return levels, np.array([np.mean(error <= _half_width(float(level)) * std) for level in levels])
+
+
+def miscalibration(y: ArrayLike, mean: ArrayLike, std: ArrayLike) -> float:
+    """Return the area between the coverage curve and the diagonal.
+
+    The mean of |observed coverage − level| over all levels from 0 to 1, computed exactly and not on a grid.
+
+    Parameters
+    ----------
+    y, mean, std : array-like of shape (n,)
+
+    Returns
+    -------
+    area : float
+        In [0, 0.5]; 0 is perfect. It does not say whether σ is too small or too large; `coverage_curve` does.
+    """
+    error, std = _absolute_error_and_std(y, mean, std)
+    # The lowest level whose interval holds each target. The curve is the distribution function of these, and
+    # the area to the diagonal is the same with the axes exchanged: the i-th of them against (i−1)/n … i/n.
+    reached = np.sort(erf(_z_scores(error, std) / np.sqrt(2.0)))
+    edges = np.linspace(0.0, 1.0, len(reached) + 1)
+    low, high = edges[:-1] - reached, edges[1:] - reached
+    return float(0.5 * np.sum(high * np.abs(high) - low * np.abs(low)))
 
 
 def width(std: ArrayLike, level: float = 0.9) -> float:
@@ -93,25 +210,49 @@ def width(std: ArrayLike, level: float = 0.9) -> float:
     width : float
         In the units of the target. Of two methods with the same coverage, the narrower one says more.
     """
-    (std,) = _columns(std=std)
-    return float(2.0 * _half_width(level) * np.mean(std))
+    return float(2.0 * _half_width(level) * np.mean(_std(std)))
+
+
+def sharpness(std: ArrayLike) -> float:
+    """Return the root mean square of the standard deviations.
+
+    Parameters
+    ----------
+    std : array-like of shape (n,)
+
+    Returns
+    -------
+    sharpness : float
+        In the units of the target, to be read beside `rmse`: the two are equal when σ has the right size on
+        average. Smaller is sharper.
+    """
+    return float(np.sqrt(np.mean(_std(std) ** 2)))
 
 
 def _half_width(level: float) -> float:
     """Return half the width of the interval in standard deviations."""
     if not 0.0 < level < 1.0:
         raise ValueError(f"level must lie between 0 and 1, got {level!r}.")
-    return float(norm.ppf((1.0 + level) / 2.0))
+    return float(ndtri((1.0 + level) / 2.0))
 
 
-def _columns(**named: ArrayLike) -> list[np.ndarray]:
-    """Return the arguments as float64 arrays of one shape (n,), or say which of them is not."""
-    arrays = {name: np.asarray(value, dtype=np.float64) for name, value in named.items()}
-    for name, array in arrays.items():
-        # Shapes (n,) and (n, 1) would broadcast to (n, n) and give a plausible number.
-        if array.ndim != 1 or len(array) == 0:
-            raise ValueError(f"{name} must have shape (n,) with n > 0, got {array.shape}.")
-    lengths = {name: len(array) for name, array in arrays.items()}
-    if len(set(lengths.values())) > 1:
-        raise ValueError(f"All arguments must have the same length, got {lengths}.")
-    return list(arrays.values())
+def _z_scores(error: np.ndarray, std: np.ndarray) -> np.ndarray:
+    """Return errors in standard deviations, of shape (n,); where σ is zero, inf or, without error, 0."""
+    z = np.where(error > 0, np.inf, 0.0)
+    with np.errstate(over="ignore"):
+        np.divide(error, std, out=z, where=std > 0)
+    return z
+
+
+def _absolute_error_and_std(y: ArrayLike, mean: ArrayLike, std: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+    """Return |y − mean| and σ, both of shape (n,)."""
+    y, mean, std = columns(y=y, mean=mean, std=std)
+    require_not_negative("std", std)
+    return np.abs(y - mean), std
+
+
+def _std(std: ArrayLike) -> np.ndarray:
+    """Return standard deviations of shape (n,)."""
+    std = column("std", std)
+    require_not_negative("std", std)
+    return std
