@@ -1,0 +1,13 @@
+"""From a spread that ranks to statements that hold: scaled logits, intervals and sets."""
+
+from deltauq.calibration.conformal import ConformalClassifier, ConformalRegressor
+from deltauq.calibration.scale import SpreadScaler, scale_logits
+from deltauq.calibration.temperature import TemperatureScaler
+
+__all__ = [
+    "ConformalClassifier",
+    "ConformalRegressor",
+    "SpreadScaler",
+    "TemperatureScaler",
+    "scale_logits",
+]
