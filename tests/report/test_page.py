@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from deltauq.report import Code, Figure, Section, Table, plots, render_page
+from deltauq.report import Code, Details, Figure, Section, Table, plots, render_page
 from deltauq.report._colours import BLUE, DARK_PARTNERS
 
 SOURCES = {"src", "href", "srcset", "data", "poster", "action"}
@@ -96,6 +96,36 @@ def test_an_empty_table_and_a_page_without_figures_are_fine():
     page = render_page("t", "l", [Section("s", [Table(["a"], [])]), Section("empty")])
     assert Tags(page).open == []
     assert len(page) < 10_000  # no plotly inside
+
+
+def test_contents_lead_to_every_section_and_nowhere_else():
+    page = render_page("t", "l", [Section("One & two"), Section("Three")], contents=True)
+    assert Tags(page).open == []
+    assert re.findall(r'<a href="#([^"]*)">([^<]*)</a>', page) == [
+        ("section-1", "One &amp; two"),
+        ("section-2", "Three"),
+    ]
+    assert re.findall(r'<section id="([^"]*)">', page) == ["section-1", "section-2"]
+
+
+def test_parts_open_and_close_and_figures_in_them_are_drawn():
+    figure = Figure(
+        plots.coverage_curves(np.array([0.5]), {"a": np.array([0.5])}), "f", height=700, tall=True
+    )
+    page = render_page(
+        "t", "l", [Section("s", [Details("open `me`", [figure]), Details("x", ["y"], open=True)])]
+    )
+    assert Tags(page).open == []
+    assert "<details><summary>open <code>me</code></summary>" in page
+    assert "<details open><summary>x</summary>\n<p>y</p>" in page
+    assert "Plotly.react" in page and 'style="height:700px"' in page
+
+
+def test_a_bold_cell_is_bold_on_its_first_line_only():
+    table = Table(["a", "b"], [["x", "1 ± 2\n<small>"], ["y", "3"]], bold=frozenset({(0, 1)}))
+    page = render_page("t", "l", [Section("s", [table])])
+    assert "<b>1 ± 2</b><br><small>&lt;small&gt;</small>" in page
+    assert page.count("<b>") == 1 and '<td class="number">3</td>' in page
 
 
 def test_every_colour_has_one_dark_partner_that_differs():

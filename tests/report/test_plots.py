@@ -69,10 +69,48 @@ def test_maps_put_the_first_input_across_and_the_second_up(grid):
 
 def test_more_series_than_can_be_told_apart_are_refused():
     x = np.linspace(0.1, 0.9, 5)
-    with pytest.raises(ValueError, match="At most two"):
-        plots.coverage_curves(x, {"a": x, "b": x, "c": x})
+    with pytest.raises(ValueError, match="At most 8"):
+        plots.coverage_curves(x, {str(number): x for number in range(9)})
     with pytest.raises(ValueError, match="At most two"):
         plots.mean_and_band(x, x, {"a": x, "b": x, "c": x}, train=(x, x))
+
+
+def test_series_differ_by_colour_and_by_symbol():
+    x = np.linspace(0.1, 0.9, 5)
+    figure = plots.coverage_curves(x, {str(number): x for number in range(8)})
+    series = figure.data[:8]
+    assert (
+        len({trace.marker.color for trace in series}) == len({trace.marker.symbol for trace in series}) == 8
+    )
+
+
+def test_dots_stand_in_the_row_they_belong_to_and_never_on_each_other():
+    nothing = [np.nan, np.nan]
+    series = {"a": ([1.0, 2.0], [0.1, 0.2]), "none": (nothing, nothing), "b": ([1.0, np.nan], [0.1, np.nan])}
+    figure = plots.dot_plot(["first", "second"], series, x_title="x", reference=1.0)
+    a, b = figure.data
+    assert (a.name, b.name) == ("a", "b")
+    assert list(a.error_x.array) == [0.1, 0.2]
+    # The one without numbers keeps its style from the others.
+    assert (
+        b.marker.color
+        == plots.dot_plot(["r"], {str(k): ([1.0], [0.1]) for k in range(3)}, x_title="x").data[2].marker.color
+    )
+    low, high = sorted(figure.layout.yaxis.range)
+    for trace in (a, b):
+        assert [round(y) for y in trace.y] == [0, 1] and low < min(trace.y) and max(trace.y) < high
+    assert abs(a.y[0] - b.y[0]) > 0.2
+    names = {note.text: note.y for note in figure.layout.annotations}
+    assert names == {"first": -0.5, "second": 0.5}
+
+
+def test_lines_over_a_number_have_ticks_at_its_values():
+    figure = plots.line_plot(
+        [2, 10, 100], {"a": ([1.0, 2.0, 3.0], [0.1] * 3)}, x_title="K", y_title="m", log_x=True
+    )
+    assert list(figure.layout.xaxis.tickvals) == [2, 10, 100] and figure.layout.xaxis.type == "log"
+    (line,) = figure.data
+    assert list(line.x) == [2, 10, 100] and list(line.error_y.array) == [0.1] * 3
 
 
 def test_without_plotly_the_error_says_what_to_install(monkeypatch):

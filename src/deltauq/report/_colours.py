@@ -15,10 +15,25 @@ SOFT = "#f3f5f7"
 BLUE = "#0072b2"
 ORANGE = "#c24e00"
 GREEN = "#00805d"
+PURPLE = "#a8457f"
+OCHRE = "#8a6d00"
+SKY = "#2b8fc9"
 
 BAND = "rgba(0, 114, 178, 0.42)"
 WIDE_BAND = "rgba(0, 114, 178, 0.15)"
 GAP_SHADE = "rgba(92, 102, 112, 0.10)"
+
+# Series of one figure: every hue has a shape of its own, so that none depends on colour alone.
+SERIES = (
+    (ORANGE, "circle"),
+    (BLUE, "square"),
+    (GREEN, "diamond"),
+    (PURPLE, "triangle-up"),
+    (OCHRE, "triangle-down"),
+    (INK, "x"),
+    (SKY, "star"),
+    (MUTED, "cross"),
+)
 
 CLASS_COLOURS = (GREEN, BLUE, ORANGE)
 REGION_COLOURS = ("#cfe9e1", "#cfe4f2", "#f7dcc9")
@@ -37,6 +52,9 @@ DARK_PARTNERS = {
     BLUE: "#56b4e9",
     ORANGE: "#f0883e",
     GREEN: "#2fc49a",
+    PURPLE: "#e08fc0",
+    OCHRE: "#e3c33b",
+    SKY: "#a9d8f2",
     BAND: "rgba(86, 180, 233, 0.45)",
     WIDE_BAND: "rgba(86, 180, 233, 0.18)",
     GAP_SHADE: "rgba(154, 165, 176, 0.12)",

@@ -11,7 +11,7 @@ from typing import Any
 
 from deltauq.report import _colours as colours
 
-_NUMBER = re.compile(r"[-−+<≈]? ?[\d.,]+ ?[%×]?|–")
+_NUMBER = re.compile(r"[-−+<≈]? ?[\d.,]+(e[-+]?\d+)? ?[%×]?( ± [\d.,e+-]+)?(\n.*)?|–(\n.*)?|nan|inf")
 
 
 @dataclass(frozen=True)
@@ -22,12 +22,16 @@ class Table:
     ----------
     header : sequence of c strings
     rows : sequence of sequences of c strings
+        What follows a line break in a cell is set small below it.
     caption : str
+    bold : set of (row, column)
+        Cells whose first line is set in bold, counted from 0.
     """
 
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
     caption: str = ""
+    bold: frozenset[tuple[int, int]] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -40,12 +44,15 @@ class Figure:
     title, caption : str
     height : int
         In pixels; less on narrow screens. The width follows the page.
+    tall : bool
+        Keeps its height on narrow screens too: for figures whose height holds a list.
     """
 
     figure: Any
     title: str
     caption: str = ""
     height: int = 400
+    tall: bool = False
 
 
 @dataclass(frozen=True)
@@ -55,8 +62,26 @@ class Code:
     text: str
 
 
-Block = str | Table | Code | Figure | list[Figure]
-"""A paragraph, a table, code, a figure, or figures side by side where the screen is wide enough."""
+@dataclass(frozen=True)
+class Details:
+    """A part that opens and closes.
+
+    Attributes
+    ----------
+    summary : str
+        What is read while it is closed.
+    blocks : sequence of Block
+    open : bool
+    """
+
+    summary: str
+    blocks: Sequence[Block]
+    open: bool = False
+
+
+Block = str | Table | Code | Figure | list[Figure] | Details
+"""A paragraph, a table, code, a figure, figures side by side where the screen is wide enough, or a part that
+opens and closes."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +92,9 @@ class Section:
     blocks: Sequence[Block] = field(default_factory=list)
 
 
-def render_page(title: str, lead: str, sections: Sequence[Section], *, footer: str = "") -> str:
+def render_page(
+    title: str, lead: str, sections: Sequence[Section], *, footer: str = "", contents: bool = False
+) -> str:
     """Return a complete HTML page.
 
     Text may mark code by `backticks`; everything else in it is shown literally.
@@ -77,30 +104,50 @@ def render_page(title: str, lead: str, sections: Sequence[Section], *, footer: s
     title, lead : str
     sections : sequence of Section
     footer : str, optional
+    contents : bool, default=False
+        Whether a list of links to the sections stands at the top.
 
     Returns
     -------
     html : str
     """
-    body = "\n".join(_section(section) for section in sections)
+    body = "\n".join(_section(section, number) for number, section in enumerate(sections, start=1))
     return _PAGE.format(
         title=escape(title),
         policy=_POLICY,
         css=_variables() + _CSS,
         lead=_inline(lead),
+        contents=_contents(sections) if contents else "",
         body=body,
         footer=f"<footer><p>{_inline(footer)}</p></footer>" if footer else "",
-        scripts=_scripts() if _has_figures(sections) else "",
+        scripts=_scripts() if any(_has_figures(section.blocks) for section in sections) else "",
     )
 
 
-def _has_figures(sections: Sequence[Section]) -> bool:
-    return any(isinstance(block, (Figure, list)) for section in sections for block in section.blocks)
+def _has_figures(blocks: Sequence[Block]) -> bool:
+    return any(
+        _has_figures(block.blocks) if isinstance(block, Details) else isinstance(block, (Figure, list))
+        for block in blocks
+    )
 
 
-def _section(section: Section) -> str:
-    blocks = "\n".join(_block(block) for block in section.blocks)
-    return f"<section>\n<h2>{escape(section.title)}</h2>\n{blocks}\n</section>"
+def _contents(sections: Sequence[Section]) -> str:
+    items = "\n".join(
+        f'<li><a href="#section-{number}">{escape(section.title)}</a></li>'
+        for number, section in enumerate(sections, start=1)
+    )
+    return f'<nav aria-label="Contents"><ul>\n{items}\n</ul></nav>'
+
+
+def _section(section: Section, number: int) -> str:
+    return (
+        f'<section id="section-{number}">\n<h2>{escape(section.title)}</h2>\n{_blocks(section.blocks)}\n'
+        "</section>"
+    )
+
+
+def _blocks(blocks: Sequence[Block]) -> str:
+    return "\n".join(_block(block) for block in blocks)
 
 
 def _block(block: Block) -> str:
@@ -110,6 +157,10 @@ def _block(block: Block) -> str:
         return _table(block)
     if isinstance(block, Code):
         return f"<pre><code>{escape(block.text)}</code></pre>"
+    if isinstance(block, Details):
+        state = " open" if block.open else ""
+        summary = f"<summary>{_inline(block.summary)}</summary>"
+        return f"<details{state}>{summary}\n{_blocks(block.blocks)}\n</details>"
     figures = block if isinstance(block, list) else [block]
     return '<div class="figures">\n' + "\n".join(_figure(figure) for figure in figures) + "\n</div>"
 
@@ -125,9 +176,12 @@ def _table(table: Table) -> str:
     )
     rows = "\n".join(
         "<tr>"
-        + "".join(f"<td{kind}>{_inline(cell)}</td>" for cell, kind in zip(row, kinds, strict=True))
+        + "".join(
+            f"<td{kind}>{_cell(cell, (i, j) in table.bold)}</td>"
+            for j, (cell, kind) in enumerate(zip(row, kinds, strict=True))
+        )
         + "</tr>"
-        for row in table.rows
+        for i, row in enumerate(table.rows)
     )
     # The frame scrolls, so that a wide table does not widen a narrow page; its caption stays where it is.
     caption = f'<p class="caption">{_inline(table.caption)}</p>\n' if table.caption else ""
@@ -137,6 +191,12 @@ def _table(table: Table) -> str:
     )
 
 
+def _cell(text: str, bold: bool) -> str:
+    first, _, second = text.partition("\n")
+    shown = f"<b>{_inline(first)}</b>" if bold else _inline(first)
+    return f"{shown}<br><small>{_inline(second)}</small>" if second else shown
+
+
 def _column_kind(cells: Sequence[str]) -> str:
     """Return the attribute that aligns a column of numbers, or nothing."""
     return ' class="number"' if all(_NUMBER.fullmatch(cell) for cell in cells) else ""
@@ -144,10 +204,11 @@ def _column_kind(cells: Sequence[str]) -> str:
 
 def _figure(figure: Figure) -> str:
     caption = f"<p>{_inline(figure.caption)}</p>" if figure.caption else ""
+    height = f"{figure.height}px" if figure.tall else f"min({figure.height}px, 110vw)"
     return (
         f"<figure><figcaption><h3>{_inline(figure.title)}</h3>{caption}</figcaption>\n"
         f'<div class="plot" role="img" aria-label="{escape(figure.title)}" '
-        f'style="height:min({figure.height}px, 110vw)"></div>\n'
+        f'style="height:{height}"></div>\n'
         f'<script type="application/json">{_json(figure.figure)}</script></figure>'
     )
 
@@ -160,7 +221,7 @@ def _json(figure: Any) -> str:
 def _variables() -> str:
     """Return the colours of the page as CSS variables, for light and for dark."""
     names = {"ink": colours.INK, "muted": colours.MUTED, "line": colours.GRID, "paper": colours.PAPER}
-    names["soft"] = colours.SOFT
+    names |= {"soft": colours.SOFT, "link": colours.BLUE}
     light = " ".join(f"--{name}: {colour};" for name, colour in names.items())
     dark = " ".join(f"--{name}: {colours.DARK_PARTNERS[colour]};" for name, colour in names.items())
     return (
@@ -196,6 +257,7 @@ _PAGE = """<!DOCTYPE html>
 <main>
 <h1>{title}</h1>
 <p class="lead">{lead}</p>
+{contents}
 <noscript><p>The figures on this page are drawn by the script inside it: allow it to see them.</p></noscript>
 {body}
 </main>
@@ -231,10 +293,22 @@ figcaption p { color: var(--muted); font-size: .93rem; line-height: 1.45; margin
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .95rem; }
 .caption { color: var(--muted); font-size: .93rem; line-height: 1.45; margin: 1.2em 0 0; }
 .caption + .table { margin-top: .4em; }
-th, td { text-align: left; padding: .38em 1.4em .38em 0; border-bottom: 1px solid var(--line);
+th, td { text-align: left; padding: .38em 1.1em .38em 0; border-bottom: 1px solid var(--line);
   vertical-align: top; }
 th { font-weight: 600; vertical-align: bottom; }
 .number { text-align: right; }
+td.number { white-space: nowrap; }
+td small { color: var(--muted); }
+/* Row names stay in sight while the figures scroll under them. */
+td:first-child, th:first-child { position: sticky; left: 0; background: var(--paper); }
+nav ul { display: flex; flex-wrap: wrap; gap: .3em 1.4em; margin: 1em 0; padding: 0; list-style: none; }
+a { color: var(--link); text-underline-offset: .15em; }
+a, summary { padding: .3em 0; }
+a:focus-visible, summary:focus-visible, .table:focus-visible { outline: 2px solid var(--link);
+  outline-offset: 2px; }
+details { margin: .8em 0; }
+summary { cursor: pointer; font-weight: 600; }
+details > .table { margin-top: .3em; }
 footer { color: var(--muted); font-size: .9rem; padding-top: 2em; padding-bottom: 2em; }
 @media (max-width: 600px) {
   body { font-size: 16px; }
@@ -263,6 +337,11 @@ _DRAW = """
       Plotly.react(plot, recolour(spec.data), recolour(spec.layout), options);
     }
   };
+  // A plot in a closed part has no width to fill until the part opens.
+  for (const part of document.querySelectorAll("details"))
+    part.addEventListener("toggle", () => {
+      if (part.open) for (const plot of part.querySelectorAll(".plot")) Plotly.Plots.resize(plot);
+    });
   draw();
   dark.addEventListener("change", draw);
 })();

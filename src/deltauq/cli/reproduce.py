@@ -1,0 +1,91 @@
+"""`deltauq reproduce`."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+from deltauq.cli.complaints import BadInput, complaint_about
+from deltauq.cli.folders import use_data
+from deltauq.cli.progress import progress_bar
+from deltauq.cli.report import Profile, check_names
+from deltauq.data.files import CorruptFileError, DataUnavailableError
+from deltauq.experiments import Experiment, ResultStore, get_experiment, run_experiment
+from deltauq.experiments.summary import take_account
+
+
+def register(app: Any) -> None:
+    """Add the command to the app."""
+    import typer
+
+    @app.command()
+    def reproduce(
+        name: Annotated[str, typer.Argument(help="An experiment, such as table1.")],
+        profile: Annotated[
+            Profile, typer.Option(help="A small version in minutes, or the paper's.")
+        ] = Profile.quick,
+        jobs: Annotated[int, typer.Option(min=1, help="Processes.")] = 1,
+        out: Annotated[Path, typer.Option(help="The folder of the result lines.")] = Path("results"),
+        data: Annotated[Path | None, typer.Option(help="The folder of data sets.")] = None,
+    ) -> None:
+        """Compute what is missing of a table or figure, and show it beside the paper's."""
+        check_names([name])
+        use_data(data)
+        run_reproduce(get_experiment(name), profile.value, jobs, out)
+
+
+def run_reproduce(experiment: Experiment, profile: str, jobs: int, out: Path) -> None:
+    """Run the cells that have no valid line yet, then print the experiment's tables.
+
+    Parameters
+    ----------
+    experiment : Experiment
+    profile : {"quick", "paper"}
+    jobs : int
+        Processes.
+    out : Path
+        The folder of the result lines.
+    """
+    from rich.console import Console
+
+    from deltauq.experiments.showing import show
+
+    store = ResultStore(out / f"{experiment.name}.jsonl")
+    try:
+        with complaint_about(out):
+            out.mkdir(parents=True, exist_ok=True)
+        _run_cells(experiment, store, profile, jobs)
+    except (DataUnavailableError, CorruptFileError, ImportError, OSError) as error:
+        raise BadInput(str(error)) from error
+    except KeyboardInterrupt:
+        total = len(experiment.cells(profile))
+        done = total - len(experiment.pending(store, profile))
+        print(
+            f"deltauq: interrupted; {done} of {total} cells are kept in {store.path}, "
+            "and the same command goes on from there",
+            file=sys.stderr,
+        )
+        raise
+    show(take_account(experiment, store, profile), Console())
+    print(f"Lines: {store.path.resolve()}")
+
+
+def _run_cells(experiment: Experiment, store: ResultStore, profile: str, jobs: int) -> None:
+    total = len(experiment.cells(profile))
+    done = total - len(experiment.pending(store, profile))
+    with _progress(total, done) as progress:
+        for line in run_experiment(experiment, store, profile, jobs):
+            progress(" ".join(str(value) for value in line.cell.values()))
+
+
+@contextmanager
+def _progress(total: int, done: int) -> Iterator[Any]:
+    """Show a progress bar on stderr, and yield the function that moves it after each cell."""
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+
+    columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("{task.description}"))
+    # The estimate looks far back: cells differ much in how long they take.
+    with progress_bar(*columns, speed_estimate_period=600) as progress:
+        task = progress.add_task("", total=total, completed=done)
+        yield lambda cell: progress.update(task, advance=1, description=cell)

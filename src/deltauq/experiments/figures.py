@@ -1,0 +1,151 @@
+"""Figures that the report draws from result lines."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from deltauq.experiments.labels import LABELS
+from deltauq.experiments.results import ResultLine
+from deltauq.experiments.summary import summarise
+from deltauq.report import Figure, Spread, plots
+
+
+def dot_figure(
+    lines: Sequence[ResultLine],
+    metric: str,
+    *,
+    rows: str,
+    series: str,
+    title: str,
+    caption: str,
+    x_title: str,
+    reference: float | None = None,
+) -> Figure:
+    """Draw a metric's mean and standard deviation over the seeds as dots with bars.
+
+    Parameters
+    ----------
+    lines : sequence of ResultLine
+        Cells may differ by the two words below and the seed.
+    metric : str
+    rows, series : str
+        Words of the cells: one names the rows of the figure, the other its colours.
+    title, caption, x_title : str
+    reference : float, optional
+        Where to draw a vertical line.
+
+    Returns
+    -------
+    figure : Figure
+    """
+    summaries = summarise(lines)
+    found = {
+        (str(summary.cell[rows]), str(summary.cell[series])): summary.metrics[metric]
+        for summary in summaries
+        if metric in summary.metrics
+    }
+    names = list(dict.fromkeys(name for name, _ in found))
+    # One without the metric keeps its place: every series then looks the same in all figures of these lines.
+    kinds = list(dict.fromkeys(str(summary.cell[series]) for summary in summaries))
+    plot = plots.dot_plot(
+        [LABELS.get(name, name) for name in names],
+        {LABELS.get(kind, kind): _column(found, names, kind) for kind in kinds},
+        x_title=x_title,
+        reference=reference,
+    )
+    height = 130 + len(names) * (24 + 7 * len(kinds))
+    return Figure(plot, title, caption, height=height, tall=True)
+
+
+def relative_to(
+    lines: Sequence[ResultLine], metric: str, *, word: str, reference: str, without: Sequence[str] = ()
+) -> list[ResultLine]:
+    """Divide a metric by that of the reference's cell, seed by seed.
+
+    Parameters
+    ----------
+    lines : sequence of ResultLine
+    metric : str
+    word, reference : str
+        The cell divided by is the one that has this value of this word and is otherwise the same.
+    without : sequence of str
+        Values of the word that are not compared.
+
+    Returns
+    -------
+    lines : list of ResultLine
+        With this metric only; without any where there is nothing to compare, the reference's own included.
+    """
+
+    def others(line: ResultLine) -> tuple[tuple[str, str], ...]:
+        return tuple(sorted((key, str(value)) for key, value in line.cell.items() if key != word))
+
+    def ratio(line: ResultLine) -> dict[str, float]:
+        divisor = divisors.get(others(line))
+        compared = line.cell[word] not in (reference, *without)
+        return {metric: line.metrics[metric] / divisor} if compared and divisor else {}
+
+    divisors = {others(line): line.metrics[metric] for line in lines if line.cell[word] == reference}
+    return [replace(line, metrics=ratio(line)) for line in lines]
+
+
+def table1_figures(lines: Sequence[ResultLine]) -> list[Figure]:
+    """Return accuracy and ranking by encoding."""
+    return [
+        dot_figure(
+            lines,
+            metric,
+            rows="function",
+            series="encoding",
+            title=title,
+            caption=caption,
+            x_title=x_title,
+            reference=0.0,
+        )
+        for metric, title, caption, x_title in (
+            ("r2", "Accuracy", "Bars: one standard deviation over the seeds.", "R²"),
+            (
+                "spearman",
+                "Does σ rank the errors?",
+                "1: perfectly. 0, the dotted line: not at all.",
+                "rank correlation of σ with the error",
+            ),
+        )
+    ]
+
+
+def table2_figures(lines: Sequence[ResultLine]) -> list[Figure]:
+    """Return ranking by method, and accuracy relative to the plain forest."""
+    return [
+        dot_figure(
+            lines,
+            "spearman",
+            rows="dataset",
+            series="method",
+            title="Does σ rank the errors?",
+            caption="1: perfectly. 0: not at all. Bars: one standard deviation over the trials.",
+            x_title="rank correlation of σ with the error",
+        ),
+        dot_figure(
+            # Two methods predict as the plain forest does: their ratio is 1 by construction.
+            relative_to(lines, "mae", word="method", reference="plain", without=("deup", "tree-spread-5")),
+            "mae",
+            rows="dataset",
+            series="method",
+            title="Error relative to the plain forest",
+            caption="Left of the dotted line: better than the plain forest of the same split. DEUP and the "
+            "spread of 5 trees predict as the plain forest does and are left out.",
+            x_title="MAE / MAE of the plain forest",
+            reference=1.0,
+        ),
+    ]
+
+
+def _column(
+    found: Mapping[tuple[str, str], Spread], names: Sequence[str], kind: str
+) -> tuple[list[float], list[float]]:
+    nothing = Spread(math.nan, math.nan, 0)
+    spreads = [found.get((name, kind), nothing) for name in names]
+    return [spread.mean for spread in spreads], [spread.std for spread in spreads]

@@ -1,0 +1,27 @@
+"""Names for readers: what tables and figures call the words of the cells."""
+
+from __future__ import annotations
+
+from deltauq.data.tables import OPENML
+
+ENCODINGS = {"identity": "X", "difference": "X − R", "two-anchor": "X − R₁ − R₂"}
+
+METHODS = {
+    "delta-uq": "Δ-UQ",
+    "ensemble": "ensemble",
+    "deup": "DEUP",
+    "plain": "plain",
+    "tree-spread-5": "5 trees' spread",
+    "tree-spread-100": "100 trees' spread",
+    "quantile-forest": "quantile forest",
+    "ngboost": "NGBoost",
+}
+
+# Underscores and hyphens become spaces, where a narrow column may break.
+DATASETS = {
+    str(table.id): f"{table.id} {table.title.replace('_', ' ').replace('-', ' ')}"
+    for table in OPENML.values()
+}
+
+LABELS = {**ENCODINGS, **METHODS, **DATASETS, "dataset": "data set"}
+"""Value of a word, or the word itself, to what is shown; what is not listed is shown as it is."""

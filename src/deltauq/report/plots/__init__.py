@@ -1,0 +1,19 @@
+"""Plotly figures from plain arrays.
+
+plotly is imported when a figure is made, so that the package can be used without it.
+"""
+
+from deltauq.report.plots.curves import bin_by_spread, coverage_curves, error_by_spread, mean_and_band
+from deltauq.report.plots.planes import class_map, uncertainty_map
+from deltauq.report.plots.series import dot_plot, line_plot
+
+__all__ = [
+    "bin_by_spread",
+    "class_map",
+    "coverage_curves",
+    "dot_plot",
+    "error_by_spread",
+    "line_plot",
+    "mean_and_band",
+    "uncertainty_map",
+]
