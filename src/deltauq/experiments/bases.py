@@ -14,6 +14,7 @@ from sklearn.svm import SVR
 from sklearn.tree import DecisionTreeRegressor
 
 from deltauq.estimators import AnchoredRegressor
+from deltauq.experiments import labels
 from deltauq.experiments.runner import Cell, Experiment, Outcome
 from deltauq.experiments.table2 import REGRESSION, openml_table, split
 from deltauq.metrics import coverage, mae, spearman
@@ -77,7 +78,9 @@ def run(cell: Cell, profile: str) -> Outcome:
 
 def _view(title: str, metric: str, best: Any, note: str = "") -> TableView:
     names = tuple(str(dataset) for dataset in REGRESSION)
-    return TableView(title, metric, "dataset", "base", best=best, mean_over=names, note=note)
+    return TableView(
+        title, metric, "dataset", "base", best=best, mean_over=names, note=note, labels=labels.LABELS
+    )
 
 
 EXPERIMENT = Experiment(
@@ -95,7 +98,7 @@ EXPERIMENT = Experiment(
             "max",
             "The plain model's prediction, its errors ranked by the spread over anchors.",
         ),
-        TableView("MAE, plain", "mae_plain", "dataset", "base", best="min"),
-        TableView("MAE, anchored", "mae_anchored", "dataset", "base", best="min"),
+        TableView("MAE, plain", "mae_plain", "dataset", "base", best="min", labels=labels.LABELS),
+        TableView("MAE, anchored", "mae_anchored", "dataset", "base", best="min", labels=labels.LABELS),
     ),
 )

@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from deltauq.experiments.labels import LABELS
 from deltauq.experiments.results import ResultLine
 from deltauq.experiments.summary import summarise
@@ -141,6 +143,97 @@ def table2_figures(lines: Sequence[ResultLine]) -> list[Figure]:
             reference=1.0,
         ),
     ]
+
+
+def figure2_figures(lines: Sequence[ResultLine]) -> list[Figure]:
+    """Return the data, the uncertainty, and the view under every single anchor, of the first draw."""
+    pictures = {line.cell["layout"]: line.details for line in lines if line.details}
+    figures, by_anchor = [], []
+    for letter, layout in (("A", "separable"), ("B", "nested")):
+        if layout in pictures:
+            arrays = {name: np.asarray(value) for name, value in pictures[layout].items()}
+            figures += _plane_figures(arrays, letter)
+            by_anchor += _anchor_figures(arrays, letter)
+    return figures + by_anchor
+
+
+def _plane_figures(arrays: Mapping[str, np.ndarray], letter: str) -> list[Figure]:
+    grid, X = (arrays["grid"], arrays["grid"]), arrays["X"]
+    names = [f"class {label}" for label in range(3)]
+    return [
+        Figure(
+            plots.class_map(grid, arrays["predicted"], (X, arrays["y"]), names),
+            f"({letter}) Data and prediction",
+            height=460,
+        ),
+        Figure(
+            plots.uncertainty_map(grid, arrays["uncertainty"], X, anchors=arrays["anchors"]),
+            f"({letter}) Uncertainty",
+            "Sum over classes of the variance of their probabilities over the anchors, which are crosses.",
+            height=460,
+        ),
+    ]
+
+
+def _anchor_figures(arrays: Mapping[str, np.ndarray], letter: str) -> list[Figure]:
+    grid = arrays["grid"][::2]
+    return [
+        Figure(
+            plots.probability_map(
+                (grid, grid),
+                arrays["top_by_anchor"][k],
+                arrays["percent_by_anchor"][k] / 100,
+                arrays["X"],
+                anchor=anchor,
+            ),
+            f"({letter}) Under anchor {k + 1} alone",
+            "The predicted class, the paler the less probable; the cross is the anchor." if k == 0 else "",
+            height=420,
+        )
+        for k, anchor in enumerate(arrays["anchors"])
+    ]
+
+
+def ablation_anchors_figures(lines: Sequence[ResultLine]) -> list[Figure]:
+    """Return ranking and accuracy against the number of anchors."""
+    best: dict[tuple[int, int], float] = {}
+    for line in lines:
+        key = line.cell["dataset"], line.cell["seed"]
+        best[key] = line.metrics["mae"] if line.cell["n_anchors"] == 100 else best.get(key, math.nan)
+    relative = [
+        replace(line, metrics={"mae": line.metrics["mae"] / best[line.cell["dataset"], line.cell["seed"]]})
+        for line in lines
+    ]
+    return [
+        _over_anchors(
+            lines,
+            "spearman",
+            "Does σ rank the errors?",
+            "Bars: one standard deviation over the trials.",
+            "rank correlation of σ with the error",
+        ),
+        _over_anchors(
+            relative, "mae", "Accuracy", "Relative to 100 anchors of the same trial.", "MAE / MAE with 100"
+        ),
+    ]
+
+
+def _over_anchors(lines: Sequence[ResultLine], metric: str, title: str, caption: str, y_title: str) -> Figure:
+    found = {
+        (str(summary.cell["dataset"]), str(summary.cell["n_anchors"])): summary.metrics[metric]
+        for summary in summarise(lines)
+    }
+    numbers = sorted({int(number) for _, number in found})
+    series = {
+        LABELS.get(dataset, dataset): _column(
+            {(number, kind): spread for (kind, number), spread in found.items()},
+            [str(number) for number in numbers],
+            dataset,
+        )
+        for dataset in dict.fromkeys(dataset for dataset, _ in found)
+    }
+    plot = plots.line_plot(numbers, series, x_title="anchors, K", y_title=y_title, log_x=True)
+    return Figure(plot, title, caption, height=520)
 
 
 def _column(

@@ -11,9 +11,11 @@ from sklearn.ensemble import RandomForestRegressor
 from sklearn.model_selection import KFold
 
 from deltauq.estimators import AnchoredRegressor
+from deltauq.experiments import labels
 from deltauq.experiments.runner import Cell, Experiment, Outcome
 from deltauq.experiments.table2 import N_TREES, REGRESSION, openml_table, split
 from deltauq.metrics import mae, spearman
+from deltauq.report import TableView
 
 SEEDS = {200: range(5), 2000: range(2)}
 FOLDS = {200: 4, 2000: 4}
@@ -91,4 +93,27 @@ def run(cell: Cell, profile: str) -> Outcome:
     return Outcome({"mae": float(np.mean(errors)), "spearman": float(np.mean(ranks))})
 
 
-EXPERIMENT = Experiment("table2-study", 1, "Pairing and numbers of anchors, inside training rows", cells, run)
+def _views(size: int) -> tuple[TableView, ...]:
+    names = tuple(map(str, REGRESSION))
+    return tuple(
+        TableView(
+            f"Spearman(σ, |error|), {size} rows, {pairing} pairing, by anchors a row meets",
+            "spearman",
+            "dataset",
+            "n_train_anchors",
+            where={"n_train": size, "pairing": pairing, "n_anchors": N_ANCHORS},
+            mean_over=names,
+            labels=labels.LABELS,
+        )
+        for pairing in ("shared", "random")
+    )
+
+
+EXPERIMENT = Experiment(
+    "table2-study",
+    1,
+    "Pairing and numbers of anchors, inside training rows",
+    cells,
+    run,
+    tables=_views(200) + _views(2000),
+)

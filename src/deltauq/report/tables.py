@@ -227,13 +227,22 @@ def _values(view: TableView, summaries: Iterable[Summary]) -> dict[tuple[str, st
     for summary in summaries:
         cell = summary.cell
         wanted = all(cell.get(word) == value for word, value in view.where.items())
-        if wanted and view.rows in cell and view.columns in cell and view.metric in summary.metrics:
-            key = str(cell[view.rows]), str(cell[view.columns])
-            found.setdefault(key, []).append(summary.metrics[view.metric])
+        if wanted and view.rows in cell:
+            for column, spread in _columns(view, summary):
+                found.setdefault((str(cell[view.rows]), column), []).append(spread)
     return {
         key: spreads[0] if len(spreads) == 1 else _mean_of(spread.mean for spread in spreads)
         for key, spreads in found.items()
     }
+
+
+def _columns(view: TableView, summary: Summary) -> list[tuple[str, Spread]]:
+    """Return the columns that a summary has a figure for: one, or one for each of several metrics."""
+    if not isinstance(view.metric, str):
+        return [(name, summary.metrics[name]) for name in view.metric if name in summary.metrics]
+    if view.columns in summary.cell and view.metric in summary.metrics:
+        return [(str(summary.cell[view.columns]), summary.metrics[view.metric])]
+    return []
 
 
 def _mean_of(values: Iterable[float]) -> Spread:

@@ -41,12 +41,15 @@ class Summary:
 
 @dataclass(frozen=True)
 class TableView:
-    """One table made from result lines: a metric over two words of the cells, averaged over everything else.
+    """One table made from result lines: a metric over two words of the cells, or several over one.
+
+    Everything else is averaged over.
 
     Attributes
     ----------
     title : str
-    metric : str
+    metric : str or tuple of str
+        Several metrics make the columns themselves.
     rows, columns : str
         Words of the cells; their values name the rows and the columns, in order of appearance.
     best : {"max", "min"} or None
@@ -66,9 +69,9 @@ class TableView:
     """
 
     title: str
-    metric: str
+    metric: str | tuple[str, ...]
     rows: str
-    columns: str
+    columns: str = ""
     best: Literal["max", "min"] | None = "max"
     paper: Mapping[tuple[str, str], float] = field(default_factory=dict)
     where: Mapping[str, Any] = field(default_factory=dict)

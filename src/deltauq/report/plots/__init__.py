@@ -4,7 +4,7 @@ plotly is imported when a figure is made, so that the package can be used withou
 """
 
 from deltauq.report.plots.curves import bin_by_spread, coverage_curves, error_by_spread, mean_and_band
-from deltauq.report.plots.planes import class_map, uncertainty_map
+from deltauq.report.plots.planes import class_map, probability_map, uncertainty_map
 from deltauq.report.plots.series import dot_plot, line_plot
 
 __all__ = [
@@ -15,5 +15,6 @@ __all__ = [
     "error_by_spread",
     "line_plot",
     "mean_and_band",
+    "probability_map",
     "uncertainty_map",
 ]

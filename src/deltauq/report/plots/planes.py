@@ -109,6 +109,59 @@ def uncertainty_map(
     return figure
 
 
+def probability_map(
+    grid: tuple[np.ndarray, np.ndarray],
+    predicted: np.ndarray,
+    probability: np.ndarray,
+    points: np.ndarray,
+    *,
+    anchor: np.ndarray,
+) -> Figure:
+    """Draw the class predicted under one anchor, the paler the less probable it is, with the anchor marked.
+
+    Parameters
+    ----------
+    grid : arrays of shape (nx,) and (ny,)
+    predicted : int array of shape (ny, nx)
+        0, 1 or 2.
+    probability : array of shape (ny, nx)
+        Of the predicted class, so at least 1/3.
+    points : array of shape (n, 2)
+    anchor : array of shape (2,)
+
+    Returns
+    -------
+    figure : plotly Figure
+    """
+    figure = _empty_plane(grid)
+    # One heat map for three classes: each has a unit of the scale, from the page's colour to its own.
+    confidence = np.clip((probability - 1 / 3) * 1.5, 0.0, 0.999)
+    scale = []
+    for label, colour in enumerate(colours.CLASS_COLOURS):
+        scale += [[label / 3, colours.PAPER], [(label + 1) / 3, colour]]
+    figure.add_heatmap(
+        x=grid[0],
+        y=grid[1],
+        z=predicted + confidence,
+        customdata=np.stack([predicted, probability], axis=-1),
+        zmin=0.0,
+        zmax=3.0,
+        colorscale=scale,
+        showscale=False,
+        hovertemplate="class %{customdata[0]}, probability %{customdata[1]:.2f}<extra></extra>",
+    )
+    marker = {"size": 3, "color": colours.MUTED}
+    figure.add_scatter(
+        x=points[:, 0], y=points[:, 1], mode="markers", marker=marker, showlegend=False, hoverinfo="skip"
+    )
+    cross = {"size": 15, "symbol": "x-thin", "line": {"width": 4, "color": colours.INK}}
+    figure.add_scatter(
+        x=anchor[:1], y=anchor[1:], mode="markers", marker=cross, showlegend=False, name="anchor"
+    )
+    figure.update_layout(margin={"l": 48, "r": 14, "t": 10, "b": 52, "autoexpand": False})
+    return figure
+
+
 def _empty_plane(grid: tuple[np.ndarray, np.ndarray]) -> Figure:
     """Return a figure of two inputs whose units are equally long on the screen."""
     figure = empty_figure(x_title="x₁", y_title="x₂")
