@@ -7,7 +7,16 @@ from importlib import import_module
 from deltauq.experiments.results import ResultLine, ResultStore
 from deltauq.experiments.runner import PROFILES, Experiment, Outcome, run_experiment
 
-NAMES = ("table1", "table1-study", "figure2", "table2", "table2-study", "bases", "ablation-anchors")
+NAMES = (
+    "table1",
+    "table1-study",
+    "figure2",
+    "table2",
+    "table2-study",
+    "bases",
+    "ablation-anchors",
+    "gpu-bench",
+)
 
 
 def get_experiment(name: str) -> Experiment:

@@ -147,15 +147,15 @@ def _commit() -> str | None:
     """
     if told := os.environ.get("DELTAUQ_COMMIT"):
         return told
-    commit = _git("rev-parse", "--short=12", "HEAD")
-    return f"{commit}-dirty" if commit and _git("status", "--porcelain", "--", "..") else commit
+    commit = _said_by("git", "rev-parse", "--short=12", "HEAD")
+    return f"{commit}-dirty" if commit and _said_by("git", "status", "--porcelain", "--", "..") else commit
 
 
-def _git(*arguments: str) -> str | None:
-    """Return what git says of the folder this file is in, or None."""
+def _said_by(*command: str) -> str | None:
+    """Return what a command says in the folder this file is in, or None."""
     try:
         answer = subprocess.run(
-            ["git", *arguments],
+            command,
             cwd=Path(__file__).parent,
             capture_output=True,
             text=True,
@@ -169,4 +169,5 @@ def _git(*arguments: str) -> str | None:
 
 def _hardware() -> str:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return f"{platform.machine()}, {cores} cores"
+    gpus = _said_by("nvidia-smi", "--query-gpu=name", "--format=csv,noheader")
+    return ", ".join([platform.machine(), f"{cores} cores", *(gpus or "").splitlines()])

@@ -1,0 +1,23 @@
+"""Uncertainty from a single PyTorch network, by anchoring."""
+
+try:
+    import torch as _torch  # noqa: F401
+except ImportError as error:
+    raise ImportError("deltauq.nn needs PyTorch: pip install 'deltauq[nn]'.") from error
+
+from deltauq.nn.anchored import Anchored
+from deltauq.nn.files import UnusableFileError, load, save
+from deltauq.nn.losses import anchored_loss
+from deltauq.nn.networks import MLP, FourierFeatures, ResNet18, ResNet20
+
+__all__ = [
+    "MLP",
+    "Anchored",
+    "FourierFeatures",
+    "ResNet18",
+    "ResNet20",
+    "UnusableFileError",
+    "anchored_loss",
+    "load",
+    "save",
+]

@@ -1,0 +1,127 @@
+"""What an anchored layer does with the tensor that enters it: which anchors it meets, and how often."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NoReturn, Protocol
+
+import torch
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from deltauq.nn._site import Site
+
+
+class Pairing(Protocol):
+    """Turns the tensor that enters an anchored layer into the layer's anchored map of it."""
+
+    def __call__(self, site: Site, x: Tensor) -> Tensor:
+        """Return the map of the tuples that x, of shape (n, ...), becomes."""
+
+
+@dataclass(frozen=True, eq=False)
+class WithinBatch:
+    """Anchors are other rows of the same batch.
+
+    Attributes
+    ----------
+    sources : tuple of int tensors of shape (n,)
+        For each anchor of a tuple, the row that every row takes it from.
+    masked : bool tensor of shape (), optional
+        Whether the anchors are hidden from the layer: [0, X - R].
+    """
+
+    sources: tuple[Tensor, ...]
+    masked: Tensor | None = None
+
+    def __call__(self, site: Site, x: Tensor) -> Tensor:
+        """Map each row together with the rows it was paired with."""
+        return site.wide(site.encode(x, tuple(x[rows] for rows in self.sources), self.masked))
+
+
+@dataclass(frozen=True, eq=False)
+class WithGiven:
+    """Anchors are given, a row of each for every row of the batch, as they enter the layer.
+
+    Attributes
+    ----------
+    anchors : tuple of tensors of shape (n, ...)
+    masked : bool tensor of shape (), optional
+    """
+
+    anchors: tuple[Tensor, ...]
+    masked: Tensor | None = None
+
+    def __call__(self, site: Site, x: Tensor) -> Tensor:
+        """Map each row together with its own anchors."""
+        return site.wide(site.encode(x, self.anchors, self.masked))
+
+
+@dataclass(frozen=True, eq=False)
+class WithEvery:
+    """Every row meets every anchor, by W[R; X - R] = (W_R - W_Δ)R + W_Δ X.
+
+    Attributes
+    ----------
+    anchor_part : tensor of shape (k, ...)
+        What the anchors contribute to the map.
+    repeated : bool
+        Whether x comes k times over already, anchor by anchor; otherwise its part is computed once.
+    """
+
+    anchor_part: Tensor
+    repeated: bool
+
+    def __call__(self, site: Site, x: Tensor) -> Tensor:
+        """Return the map of shape (k * n, ...), anchor by anchor."""
+        input_part = site.narrow(x)
+        if self.repeated:
+            input_part = input_part.unflatten(0, (self.anchor_part.shape[0], -1))
+        return (input_part + self.anchor_part[:, None]).flatten(0, 1)
+
+
+class Reached(Exception):
+    """The layer was reached; carries the tensor that entered it."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        super().__init__()
+        self.tensor = tensor
+
+
+class StopHere:
+    """Ends the pass at the layer, for those who want to know what enters it."""
+
+    def __call__(self, site: Site, x: Tensor) -> NoReturn:
+        """Raise `Reached`."""
+        raise Reached(x)
+
+
+def derangement(n: int, n_sources: int, device: torch.device) -> tuple[Tensor, ...]:
+    """Pair every row with other rows: a random cycle through all of them, followed 1, 2, ... steps.
+
+    Sorting random keys, unlike `randperm`, can be captured in a CUDA graph.
+
+    Parameters
+    ----------
+    n : int
+    n_sources : int
+        Anchors in a tuple; below n, so that no row meets itself.
+    device : torch.device
+
+    Returns
+    -------
+    sources : tuple of `n_sources` int tensors of shape (n,)
+    """
+    order = torch.rand(n, device=device).argsort()
+    return tuple(
+        torch.empty_like(order).scatter(0, order, order.roll(step)) for step in range(1, n_sources + 1)
+    )
+
+
+def reversal(n: int, n_sources: int, device: torch.device) -> tuple[Tensor, ...]:
+    """Pair every row with the one in its place from the end, the paper's choice; then with those next to it.
+
+    The middle row of an odd batch meets itself.
+    """
+    rows = torch.arange(n - 1, -1, -1, device=device)
+    return tuple(rows.roll(step) for step in range(n_sources))

@@ -1,0 +1,224 @@
+"""Layers whose input is anchored: what they see is [R, X - R] where they saw X before."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from deltauq.core import Encoding
+from deltauq.nn._pairing import Pairing
+
+
+class Site(nn.Module):
+    """The place in a network where the tensor passing through it is anchored.
+
+    Its map is linear in the tuple, with one weight for all of it, the anchors' blocks first as in the paper.
+    Which anchors a tensor meets is told by `pairing`, set for the length of one pass.
+
+    Attributes
+    ----------
+    encoding : Encoding
+    channels : int
+        Channels or features of the tensor that enters.
+    axis : int
+        The axis they are on, and tuples are joined on.
+    """
+
+    encoding: Encoding
+    channels: int
+    axis: int
+    pairing: Pairing | None
+
+    def place(self, encoding: Encoding, channels: int, axis: int) -> None:
+        """Say what enters here."""
+        self.encoding, self.channels, self.axis = encoding, channels, axis
+        self.pairing = None
+
+    def wide(self, tuples: Tensor) -> Tensor:
+        """Map tuples, bias included."""
+        raise NotImplementedError
+
+    def narrow(self, x: Tensor) -> Tensor:
+        """Map the input's share of a tuple, without bias."""
+        raise NotImplementedError
+
+    def finish(self, mapped: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        """Do what follows the map inside this layer."""
+        return mapped
+
+    def forward(self, input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        """Anchor the input, of shape (n, ...), as `pairing` says."""
+        if self.pairing is None:
+            raise RuntimeError("call the Anchored module, not the network inside it.")
+        self._check(input)
+        return self.finish(self.pairing(self, input), *args, **kwargs)
+
+    def encode(self, x: Tensor, anchors: tuple[Tensor, ...], masked: Tensor | None = None) -> Tensor:
+        """Join anchors and input into tuples, the anchors hidden where `masked` says so.
+
+        `Encoding.encode` does the same for any array library, in ways that a compiler cannot follow.
+
+        Parameters
+        ----------
+        x : tensor of shape (n, ...)
+        anchors : tuple of tensors of x's shape
+        masked : bool tensor of shape (), optional
+
+        Returns
+        -------
+        tuples : tensor, on `axis` as many times as wide as x as the encoding says
+        """
+        if any(anchor.shape != x.shape for anchor in anchors):
+            raise ValueError(
+                f"{anchors[0].shape[0]} inputs reach the anchored layer as {x.shape[0]} rows: anchors are "
+                "paired with inputs, so its first axis must be theirs; name another layer by at=."
+            )
+        delta = x - self.encoding.offset(*anchors)
+        if masked is not None:
+            anchors = tuple(anchor.masked_fill(masked, 0.0) for anchor in anchors)
+        return torch.cat([*anchors, delta], dim=self.axis)
+
+    def anchor_part(self, anchors: Tensor) -> Tensor:
+        """Return what anchors contribute to the map, whatever the input, bias included.
+
+        Parameters
+        ----------
+        anchors : tensor of shape (K, ...)
+            As they enter this layer.
+        """
+        self._check(anchors)
+        return self.wide(self.encode(torch.zeros_like(anchors), tuple(self.encoding.tuples(anchors))))
+
+    def _check(self, x: Tensor) -> None:
+        shape = tuple(x.shape)
+        if not x.is_floating_point():
+            raise TypeError(
+                f"the anchored layer received {x.dtype}: cast the inputs to float, or, where a network "
+                "begins with an embedding, anchor a later layer by at='name'."
+            )
+        if x.ndim < 2 or shape[self.axis] != self.channels:
+            raise ValueError(
+                f"the anchored layer takes {self.channels} channels on axis {self.axis}, "
+                f"got a tensor of shape {shape}."
+            )
+
+
+class AnchoredLinear(Site, nn.Linear):
+    """A linear layer that takes tuples of what `layer` took."""
+
+    def __init__(self, layer: nn.Linear, encoding: Encoding) -> None:
+        nn.Linear.__init__(
+            self,
+            encoding.width * layer.in_features,
+            layer.out_features,
+            layer.bias is not None,
+            **_like(layer.weight),
+        )
+        self.place(encoding, layer.in_features, -1)
+
+    def wide(self, tuples: Tensor) -> Tensor:
+        """Map tuples, bias included."""
+        return F.linear(tuples, self.weight, self.bias)
+
+    def narrow(self, x: Tensor) -> Tensor:
+        """Map the input's share of a tuple, without bias."""
+        return F.linear(x, self.weight[:, -self.channels :])
+
+
+class _AnchoredConv(Site, nn.modules.conv._ConvNd):
+    """A convolution that takes tuples of what `layer` took."""
+
+    def __init__(self, layer: nn.modules.conv._ConvNd, encoding: Encoding) -> None:
+        super().__init__(
+            encoding.width * layer.in_channels,
+            layer.out_channels,
+            layer.kernel_size,
+            stride=layer.stride,
+            padding=layer.padding,
+            dilation=layer.dilation,
+            groups=layer.groups,
+            bias=layer.bias is not None,
+            padding_mode=layer.padding_mode,
+            **_like(layer.weight),
+        )
+        self.place(encoding, layer.in_channels, 1)
+
+    def wide(self, tuples: Tensor) -> Tensor:
+        """Map tuples, bias included."""
+        if self.groups > 1:
+            # A group takes its own channels of every block: blocks x groups becomes groups x blocks.
+            tuples = tuples.unflatten(1, (self.encoding.width, self.groups, -1)).transpose(1, 2).flatten(1, 3)
+        return self._conv_forward(tuples, self.weight, self.bias)
+
+    def narrow(self, x: Tensor) -> Tensor:
+        """Map the input's share of a tuple, without bias."""
+        return self._conv_forward(x, self.weight[:, -(self.channels // self.groups) :], None)
+
+
+class AnchoredConv1d(_AnchoredConv, nn.Conv1d):
+    """A one-dimensional convolution that takes tuples."""
+
+
+class AnchoredConv2d(_AnchoredConv, nn.Conv2d):
+    """A two-dimensional convolution that takes tuples."""
+
+
+class AnchoredConv3d(_AnchoredConv, nn.Conv3d):
+    """A three-dimensional convolution that takes tuples."""
+
+
+class AnchoredEntry(Site):
+    """A projection of tuples back to the width of what `layer` takes, in front of it.
+
+    Attributes
+    ----------
+    layer : Module
+    weight : Parameter of shape (channels, width * channels)
+        Begins as the projection that reads the input back: [I, I] for [R, X - R].
+    """
+
+    def __init__(self, layer: nn.Module, encoding: Encoding, channels: int, axis: int, like: Tensor) -> None:
+        super().__init__()
+        self.layer = layer
+        self.weight = nn.Parameter(reading_back(encoding, torch.eye(channels, **_like(like))))
+        self.place(encoding, channels, axis)
+
+    def wide(self, tuples: Tensor) -> Tensor:
+        """Project tuples."""
+        return self._project(tuples, self.weight)
+
+    def narrow(self, x: Tensor) -> Tensor:
+        """Project the input's share of a tuple."""
+        return self._project(x, self.weight[:, -self.channels :])
+
+    def finish(self, mapped: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        """Pass the projection on to the layer."""
+        return self.layer(mapped, *args, **kwargs)
+
+    def _project(self, x: Tensor, weight: Tensor) -> Tensor:
+        return F.linear(x.movedim(self.axis, -1), weight).movedim(-1, self.axis)
+
+
+def reading_back(encoding: Encoding, weight: Tensor) -> Tensor:
+    """Return the weight on tuples that gives what `weight` gives on inputs: [W, W] for [R, X - R].
+
+    Parameters
+    ----------
+    encoding : Encoding
+        Its offset must be linear in the anchors.
+    weight : tensor of shape (out, in, ...)
+
+    Returns
+    -------
+    wide : tensor of shape (out, width * in, ...)
+    """
+    units = torch.eye(encoding.n_anchors, dtype=torch.float64)
+    shares = [float(encoding.offset(*unit.unbind())) for unit in units]
+    return torch.cat([*(share * weight for share in shares), weight], dim=1)
+
+
+def _like(tensor: Tensor) -> dict[str, Any]:
+    return {"device": tensor.device, "dtype": tensor.dtype}

@@ -1,0 +1,134 @@
+"""The anchors that a network keeps: the last inputs of its training, or those it was given."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from deltauq.core import AnchorPrior, get_prior
+
+
+class AnchorStore(nn.Module):
+    """A module that stores K inputs as anchors, in its state_dict.
+
+    Parameters
+    ----------
+    n_anchors : int
+    like : tensor
+        Says the device.
+    """
+
+    anchors: Tensor
+
+    def __init__(self, n_anchors: int, like: Tensor) -> None:
+        super().__init__()
+        if n_anchors < 1:
+            raise ValueError(f"n_anchors must be at least 1, got {n_anchors}.")
+        self.n_anchors = n_anchors
+        self.register_buffer("anchors", torch.empty(0, device=like.device, dtype=like.dtype))
+        self._anchors_set = False
+        self._warned = False
+
+    @property
+    def anchors_are_set(self) -> bool:
+        """Whether the stored anchors were set, and training leaves them alone."""
+        return self._anchors_set
+
+    def set_anchors(
+        self,
+        inputs: Tensor | None,
+        n_anchors: int | None = None,
+        *,
+        prior: str | AnchorPrior = "data",
+        labels: Any = None,
+        random_state: int = 0,
+    ) -> None:
+        """Store anchors, which training then no longer replaces.
+
+        Parameters
+        ----------
+        inputs : tensor of shape (n, ...) or None
+            Inputs to draw anchors from; None forgets those stored, and training keeps its last inputs again.
+        n_anchors : int, optional
+            How many; by default K, or all inputs where there are fewer.
+        prior : str or AnchorPrior, default="data"
+            How they are drawn; "data": rows of `inputs`.
+        labels : array of shape (n,), optional
+            Classes of the inputs, for ``prior="balanced"``.
+        random_state : int, default=0
+        """
+        if inputs is None:
+            self.anchors, self._anchors_set = self.anchors.new_empty(0), False
+            return
+        self._check_rows(inputs, "anchors")
+        if n_anchors is None:
+            n_anchors = min(self.n_anchors, inputs.shape[0])
+        if n_anchors < 1:
+            raise ValueError(f"n_anchors must be at least 1, got {n_anchors}.")
+        rng = np.random.default_rng(random_state)
+        anchors = get_prior(prior).draw(inputs.detach(), n_anchors, rng, labels=labels)
+        self.anchors, self._anchors_set = anchors.clone(), True
+
+    def get_extra_state(self) -> Tensor:
+        """Return, for the state_dict, whether the anchors were set."""
+        return torch.tensor(self._anchors_set)
+
+    def set_extra_state(self, state: Tensor) -> None:
+        """Take over whether the anchors were set."""
+        self._anchors_set = bool(state)
+
+    def _load_from_state_dict(self, state_dict: Any, prefix: str, *args: Any) -> None:
+        # Stored anchors have a shape only once inputs were seen.
+        stored = state_dict.get(f"{prefix}anchors")
+        if stored is not None and (stored.shape, stored.dtype) != (self.anchors.shape, self.anchors.dtype):
+            self.anchors = torch.empty_like(stored, device=self.anchors.device)
+        super()._load_from_state_dict(state_dict, prefix, *args)
+
+    @torch.no_grad()
+    def _remember(self, x: Tensor) -> None:
+        """Keep the last inputs as anchors, in place, repeated as long as there are too few."""
+        if self._anchors_set:
+            return
+        n, k = x.shape[0], self.n_anchors
+        if self.anchors.shape != (k, *x.shape[1:]) or self.anchors.dtype != x.dtype:
+            self.anchors = x.detach()[torch.arange(k, device=x.device) % n]
+        elif n >= k:
+            self.anchors.copy_(x[-k:])
+        else:
+            self.anchors.copy_(torch.cat([self.anchors[n:], x]))
+
+    def _stored(self, x: Tensor) -> Tensor:
+        """Return the stored anchors, checked against the inputs; one of zeros where there are none."""
+        self._check_rows(x, "inputs")
+        if self.anchors.numel() == 0:
+            if not self._warned:
+                warnings.warn(
+                    "the network has no anchors yet and takes one of zeros: train it or call set_anchors.",
+                    stacklevel=3,
+                )
+                self._warned = True
+            return torch.zeros_like(x[:1])
+        if self.anchors.shape[1:] != x.shape[1:]:
+            raise ValueError(
+                f"anchors have shape {tuple(self.anchors.shape[1:])} each, "
+                f"but the inputs have {tuple(x.shape[1:])}."
+            )
+        return self.anchors.to(x.dtype)
+
+    def _check_rows(self, x: Tensor, what: str) -> None:
+        """Refuse what is no batch on this module's device."""
+        if not isinstance(x, Tensor):
+            raise TypeError(f"{what} must be a tensor, got {type(x).__name__}.")
+        if x.ndim < 2 or x.shape[0] == 0:
+            raise ValueError(
+                f"{what} must have at least one row and one further axis, got shape {tuple(x.shape)}."
+            )
+        if x.device != self.anchors.device:
+            raise ValueError(
+                f"the {what} are on {x.device}, but the network is on {self.anchors.device}: "
+                "move one to the other."
+            )

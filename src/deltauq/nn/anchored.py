@@ -1,0 +1,315 @@
+"""`Anchored`: uncertainty from a single PyTorch network."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from os import PathLike
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from deltauq.core import AnchorPrior, Encoding, Posterior, get_encoding, get_prior
+from deltauq.nn._inference import Plan, evaluating, make_plan, mean_over_anchors, posterior_over_anchors
+from deltauq.nn._pairing import (
+    Pairing,
+    Reached,
+    StopHere,
+    WithEvery,
+    WithGiven,
+    WithinBatch,
+    derangement,
+    reversal,
+)
+from deltauq.nn._site import Site
+from deltauq.nn._store import AnchorStore
+from deltauq.nn._surgery import INITS, anchor_entry, anchor_stem
+from deltauq.nn._trace import check_calls, recorded_calls
+
+IN_BATCH = {"derangement": derangement, "reverse": reversal}
+
+
+class Anchored(AnchorStore):
+    """A network that sees [R, X - R] instead of X, and says how far its outputs depend on the anchor R.
+
+    It stands in any training loop where the network stood. In ``train()`` every input meets one anchor,
+    another input of its batch, and the last inputs are kept. In ``eval()`` every input meets the same K
+    stored anchors, and the output is the mean over them; `posterior` gives mean and variance.
+
+    What is anchored is the tensor that enters one layer: the layer that takes the input, which is widened, or
+    the one called `at`, which gets a projection in front of it. Whatever the network does before that layer
+    (flattening, scaling, Fourier features, a frozen backbone) is done to inputs and anchors alike.
+
+    Parameters
+    ----------
+    module : Module
+        A network that takes one tensor of shape (n, ...). It is changed in place: give a copy to keep it.
+    n_anchors : int, default=10
+        K, the anchors that are kept.
+    encoding : {"difference", "identity", "two-anchor"} or Encoding
+    at : str, optional
+        Name of a layer: anchor the tensor that enters it, through a projection that begins as the one that
+        reads the input back. Inference then takes K passes only of what follows.
+    stem : str, optional
+        Name of the layer that takes the input, where it is not the first Linear or Conv registered.
+    init : {"random", "pretrained"}
+        Weights of the widened layer: new ones, or those it had, in every block, so that the network
+        computes what it computed before.
+    mask : float, default=0
+        Probability that a training batch sees [0, X - R], its anchors hidden.
+    train_anchors : {"derangement", "reverse"}, prior name, AnchorPrior or tensor
+        Where anchors come from in training: from the batch, in random order without meeting themselves, or in
+        reverse order as in the paper; or drawn from a prior P(R), given the batch.
+
+    Attributes
+    ----------
+    anchors : tensor of shape (K, ...), or (0,) before there are any
+        Stored inputs, on the device of the network and part of its state_dict.
+    masked : bool tensor of shape ()
+        Whether the last training batch was masked.
+
+    Notes
+    -----
+    Randomness is PyTorch's: ``torch.manual_seed`` makes initialisation and training repeatable. A batch too
+    small to hold an input's anchors takes them from the stored ones, or, if there are none, meets itself.
+    """
+
+    masked: Tensor
+
+    def __init__(
+        self,
+        module: nn.Module,
+        n_anchors: int = 10,
+        *,
+        encoding: str | Encoding = "difference",
+        at: str | None = None,
+        stem: str | None = None,
+        init: str = "random",
+        mask: float = 0.0,
+        train_anchors: str | AnchorPrior | Tensor = "derangement",
+    ) -> None:
+        if not isinstance(module, nn.Module):
+            raise TypeError(f"module must be a torch.nn.Module, got {type(module).__name__}.")
+        like = next(module.parameters(), torch.empty(0))
+        super().__init__(n_anchors, like)
+        if init not in INITS:
+            raise ValueError(f"init must be one of {list(INITS)}, got {init!r}.")
+        if not 0.0 <= mask < 1.0:
+            raise ValueError(f"mask must be a probability below 1, got {mask}.")
+        if at is not None and stem is not None:
+            raise ValueError("at and stem name two places to anchor: give one of them.")
+        self.mask = mask
+        self.encoding = get_encoding(encoding)
+        self.train_anchors = _train_anchors(train_anchors)
+        self.at, self.init = at, init
+        if at is None:
+            self.module, self.site_name = anchor_stem(module, self.encoding, stem, init)
+        else:
+            self.module, self.site_name = anchor_entry(module, self.encoding, at)
+        self.training = module.training
+        self.register_buffer(
+            "masked", torch.zeros((), dtype=torch.bool, device=like.device), persistent=False
+        )
+        self._checked = False
+        self._plans: dict[tuple[Any, ...], Plan] = {}
+
+    @property
+    def site(self) -> Site:
+        """The anchored layer."""
+        site = self.module.get_submodule(self.site_name)
+        assert isinstance(site, Site)
+        return site
+
+    def forward(self, x: Tensor, anchors: Tensor | None = None, masked: Tensor | None = None) -> Tensor:
+        """Return outputs under one anchor per input in ``train()``, their mean over anchors in ``eval()``.
+
+        Parameters
+        ----------
+        x : tensor of shape (n, ...)
+        anchors : tensor of shape (e, n) or (e, n, ...), optional
+            The e anchors of each input's tuple, for those who pair inputs themselves: rows of this batch
+            where they are integers. In either mode outputs are then those under these anchors, and nothing is
+            remembered.
+        masked : bool tensor of shape (), optional
+            With `anchors`: whether they are hidden.
+
+        Returns
+        -------
+        outputs : tensor of shape (n, ...)
+        """
+        self._check_rows(x, "inputs")
+        if anchors is not None:
+            return self._through(x, self._given_pairing(anchors, masked))
+        if self.training:
+            outputs = self._through(x, self._train_pairing(x))
+            self._remember(x)
+            return outputs
+        part, plan = self._prepare(x, self._stored(x))
+        return mean_over_anchors(self._run, plan, x, part, plan.pairs(None, x.device))
+
+    def posterior(
+        self,
+        x: Tensor,
+        link: str | None = None,
+        *,
+        keep_samples: bool = False,
+        memory_budget: int | None = None,
+        autocast: torch.dtype | None = None,
+    ) -> Posterior:
+        """Return mean and variance of the outputs over the stored anchors.
+
+        Layers are in evaluation mode, whatever the mode of the network. Gradients flow to x where it requires
+        them; otherwise none are kept.
+
+        Parameters
+        ----------
+        x : tensor of shape (n, ...)
+        link : {"sigmoid", "softmax"}, optional
+            Also return the moments behind this link.
+        keep_samples : bool, default=False
+            Also return the output under every anchor, of shape (K, n, ...).
+        memory_budget : int, optional
+            Bytes of activations in one pass: by default 64 MiB on a CPU, 2 GiB elsewhere.
+        autocast : torch.dtype, optional
+            Lower precision for the passes, such as ``torch.bfloat16``; moments are taken in float32.
+
+        Returns
+        -------
+        posterior : Posterior
+        """
+        if self.anchors.numel() == 0:
+            raise ValueError("there are no anchors yet: train the network, or give some to set_anchors.")
+        if self.anchors.shape[0] < 2:
+            raise ValueError(
+                "one anchor has no variance: keep at least two; the mean alone is what eval() gives."
+            )
+        lower = nullcontext() if autocast is None else torch.autocast(x.device.type, autocast)
+        graph = torch.set_grad_enabled(torch.is_grad_enabled() and x.requires_grad)
+        with evaluating(self), graph, lower:
+            part, plan = self._prepare(x, self._stored(x))
+            pairs = plan.pairs(memory_budget, x.device)
+            return posterior_over_anchors(
+                self._run, plan, x, part, pairs, link=link, keep_samples=keep_samples
+            )
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write weights and anchors to a safetensors file; see `deltauq.nn.load`."""
+        from deltauq.nn.files import save
+
+        save(self, path)
+
+    def load(self, path: str | PathLike[str]) -> None:
+        """Read weights and anchors that a network of the same architecture has saved.
+
+        They are moved to this network's device. Nothing is unpickled, and the file's own hash is checked.
+        """
+        from deltauq.nn.files import load_into
+
+        load_into(self, path)
+
+    def extra_repr(self) -> str:
+        """Name what sets this network apart."""
+        place = f"at={self.at!r}" if self.at is not None else f"stem={self.site_name!r}"
+        return f"n_anchors={self.n_anchors}, encoding={self.encoding}, {place}"
+
+    def _given_pairing(self, anchors: Tensor, masked: Tensor | None) -> Pairing:
+        """Return the pairing that the caller asks for."""
+        if anchors.shape[0] != self.encoding.n_anchors:
+            raise ValueError(
+                f"{self.encoding} takes {self.encoding.n_anchors} anchor(s) a tuple, got {anchors.shape[0]}."
+            )
+        if anchors.is_floating_point():
+            return WithGiven(tuple(self._reaching(block) for block in anchors.unbind()), masked)
+        return WithinBatch(anchors.unbind(), masked)
+
+    def _train_pairing(self, x: Tensor) -> Pairing:
+        """Return which anchors a training batch meets."""
+        masked = None
+        if self.mask:
+            self.masked.copy_(torch.rand((), device=x.device) < self.mask)
+            masked = self.masked.clone()
+        n, n_sources = x.shape[0], self.encoding.n_anchors
+        if isinstance(self.train_anchors, AnchorPrior):
+            rng = np.random.default_rng(int(torch.randint(2**62, ())))
+            drawn = tuple(self.train_anchors.draw(x.detach(), n, rng) for _ in range(n_sources))
+        elif n <= n_sources and self.anchors.shape[1:] == x.shape[1:]:
+            rows = torch.randint(self.anchors.shape[0], (n_sources, n), device=x.device)
+            drawn = tuple(self.anchors[k] for k in rows)
+        else:
+            return WithinBatch(IN_BATCH[self.train_anchors](n, n_sources, x.device), masked)
+        return WithGiven(tuple(self._reaching(anchors) for anchors in drawn), masked)
+
+    @torch.compiler.disable
+    def _prepare(self, x: Tensor, anchors: Tensor) -> tuple[Tensor, Plan]:
+        """Return what the anchors contribute to the anchored layer, and how to run the network with them."""
+        part = self.site.anchor_part(self._reaching(anchors))
+        key = (x.shape[1:], x.dtype)
+        if key not in self._plans:
+            self._plans[key] = make_plan(self._run, self.module, x, part)
+        return part, self._plans[key]
+
+    def _reaching(self, anchors: Tensor) -> Tensor:
+        """Return anchors as they reach the anchored layer."""
+        site = self.site
+        site.pairing = StopHere()
+        try:
+            self.module(anchors)
+        except Reached as reached:
+            return reached.tensor
+        finally:
+            site.pairing = None
+        raise ValueError(
+            f"the pass ended without reaching the anchored layer {self.site_name!r}: "
+            "name another by stem= or at=."
+        )
+
+    def _run(self, x: Tensor, anchor_part: Tensor, repeated: bool) -> Tensor:
+        """Return the outputs for all pairs of inputs and anchors, of shape (k * n, ...), anchor by anchor."""
+        k, n = anchor_part.shape[0], x.shape[0]
+        rows = x.repeat(k, *[1] * (x.ndim - 1)) if repeated else x
+        outputs = self._through(rows, WithEvery(anchor_part, repeated))
+        if not isinstance(outputs, Tensor):
+            raise TypeError(
+                f"the mean over anchors needs a network that returns a tensor, got {type(outputs).__name__}."
+            )
+        if outputs.ndim == 0 or outputs.shape[0] != k * n:
+            raise ValueError(
+                f"the network returned shape {tuple(outputs.shape)} for {k * n} pairs of inputs and anchors: "
+                "its first axis must be theirs."
+            )
+        return outputs
+
+    def _through(self, x: Tensor, pairing: Pairing) -> Tensor:
+        """Run the network with this pairing at the anchored layer."""
+        if not self._checked:
+            return self._through_checked(x, pairing)
+        site = self.site
+        site.pairing = pairing
+        try:
+            return self.module(x)
+        finally:
+            site.pairing = None
+
+    @torch.compiler.disable
+    def _through_checked(self, x: Tensor, pairing: Pairing) -> Tensor:
+        """Run the network, and see for once whether the right layer is anchored."""
+        self._checked = True
+        try:
+            with recorded_calls(self.module) as calls:
+                outputs = self._through(x, pairing)
+            check_calls(calls, self.site_name, x.shape[0])
+        except BaseException:
+            self._checked = False
+            raise
+        return outputs
+
+
+def _train_anchors(train_anchors: str | AnchorPrior | Tensor) -> str | AnchorPrior:
+    """Return the name of a pairing within the batch, or a prior."""
+    if isinstance(train_anchors, str) and train_anchors in IN_BATCH:
+        return train_anchors
+    try:
+        return get_prior(train_anchors)
+    except ValueError as error:
+        raise ValueError(f"train_anchors must be one of {sorted(IN_BATCH)}, or a prior: {error}") from None

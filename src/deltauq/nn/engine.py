@@ -1,0 +1,269 @@
+"""Trains one network: on a CPU, a GPU or several of either, resumable, with a step that wastes little."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning_fabric import Fabric
+from torch import Tensor, nn
+
+from deltauq.nn.anchored import IN_BATCH, Anchored
+from deltauq.nn.epochs import Batch, Epochs, mix
+from deltauq.nn.recipe import Recipe, set_rate
+
+Objective = Callable[[nn.Module, Batch], Tensor]
+"""Gives the loss of a network on a batch, a scalar tensor."""
+
+WARMUP_STEPS = 3
+
+
+@dataclass
+class History:
+    """What a run went through.
+
+    Attributes
+    ----------
+    losses : list of float
+        Mean loss of every epoch.
+    seconds : list of float
+        Time of every epoch; those before a checkpoint that was resumed included.
+    """
+
+    losses: list[float] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
+
+
+def supervised(criterion: Callable[[Tensor, Tensor], Tensor]) -> Objective:
+    """Return the plain objective: a criterion between outputs and targets.
+
+    An anchored network meets the anchors of the batch as `Batch` says, so that a run does not depend on how
+    many devices it is spread over.
+    """
+
+    def objective(net: nn.Module, batch: Batch) -> Tensor:
+        if batch.anchors is None:
+            return criterion(net(batch.x), batch.y)
+        return criterion(net(batch.x, batch.anchors, batch.masked), batch.y)
+
+    return objective
+
+
+def fit(
+    net: nn.Module,
+    x: Tensor,
+    y: Tensor,
+    recipe: Recipe,
+    objective: Objective | None = None,
+    *,
+    fabric: Fabric | None = None,
+    normalise: tuple[Tensor, Tensor] | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    checkpoint_every: int = 1,
+    after_step: Callable[[Batch], None] | None = None,
+    progress: Callable[[int, float], None] | None = None,
+) -> History:
+    """Train a network in place.
+
+    Parameters
+    ----------
+    net : Module
+        Moved to Fabric's device. An `Anchored` one keeps inputs of the training data as its anchors in the
+        end, unless it has some set.
+    x : tensor of shape (n, ...)
+        See `Epochs`. Copied to the device once, and kept there for the length of the run.
+    y : tensor of shape (n, ...)
+    recipe : Recipe
+    objective : callable, optional
+        Cross-entropy for integer targets, squared error otherwise.
+    fabric : Fabric, optional
+        For several devices or another strategy; its own precision then counts. By default one device: a GPU
+        where there is one.
+    normalise : (mean, std), tensors of shape (channels,), optional
+    checkpoint : path, optional
+        Written after every `checkpoint_every` epochs. A file of the same recipe is resumed from.
+    after_step : callable, optional
+        Told the batch after each step: for statistics that are no parameters. Such runs are not graphed.
+    progress : callable, optional
+        Told the number of finished epochs and the loss of the last one.
+
+    Returns
+    -------
+    history : History
+    """
+    fabric = fabric or Fabric(accelerator="auto", devices=1, precision=recipe.precision)  # type: ignore[arg-type]
+    device = fabric.device
+    if recipe.channels_last:
+        net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    net.to(device)
+    objective = objective or supervised(_criterion_for(y))
+    graphed = recipe.graph and device.type == "cuda" and fabric.world_size == 1 and after_step is None
+    optimizer = recipe.make_optimizer(net.parameters(), graphed=graphed, fused=device.type == "cuda")
+    compiled: Any = torch.compile(net) if recipe.compile else net
+    module, optimizer = fabric.setup(compiled, optimizer)
+    epochs = _epochs_for(net, x.to(device), y.to(device), recipe, normalise)
+    drop_last = recipe.drop_last or graphed or fabric.world_size > 1
+    history = History()
+    state = {"net": module, "optimizer": optimizer}
+    if checkpoint is not None:
+        history = _resume(fabric, Path(checkpoint), state, recipe)
+
+    step: Any = _Step(fabric, module, optimizer, objective)
+    if graphed:
+        step = _GraphedStep(step)
+    with _own_randomness(device):
+        for epoch in range(len(history.losses), recipe.epochs):
+            started = time.perf_counter()
+            torch.manual_seed(mix(recipe.seed, epoch))
+            module.train()
+            loss = _run_epoch(step, epochs, epoch, optimizer, recipe, drop_last, fabric, after_step)
+            history.losses.append(loss)
+            history.seconds.append(time.perf_counter() - started)
+            if checkpoint is not None and ((epoch + 1) % checkpoint_every == 0 or epoch + 1 == recipe.epochs):
+                _save(fabric, Path(checkpoint), state, recipe, history)
+            if progress is not None:
+                progress(epoch + 1, loss)
+    if isinstance(net, Anchored) and not net.anchors_are_set:
+        net.set_anchors(epochs.inputs(min(len(x), 10 * net.n_anchors)), random_state=recipe.seed)
+    net.eval()
+    return history
+
+
+def _run_epoch(
+    step: Any,
+    epochs: Epochs,
+    epoch: int,
+    optimizer: torch.optim.Optimizer,
+    recipe: Recipe,
+    drop_last: bool,
+    fabric: Fabric,
+    after_step: Callable[[Batch], None] | None,
+) -> float:
+    """Take the steps of an epoch and return its mean loss."""
+    n_steps = epochs.steps(drop_last=drop_last)
+    total, rows = torch.zeros((), device=fabric.device), 0
+    for k, batch in enumerate(epochs.batches(epoch, drop_last=drop_last)):
+        set_rate(optimizer, recipe.rate(epoch + k / n_steps))
+        n = len(batch.x)
+        total += n * step(share_of(batch, fabric.global_rank, fabric.world_size))
+        rows += n
+        if after_step is not None:
+            after_step(batch)
+    mean = fabric.all_reduce(total / rows, reduce_op="mean")
+    assert isinstance(mean, Tensor)
+    return float(mean)
+
+
+def share_of(batch: Batch, rank: int, world_size: int) -> Batch:
+    """Return one device's equal share of a batch; its anchors may be rows of another's.
+
+    Every device prepares the whole batch, so that the anchors can be looked up where they are needed: the
+    pairs of a step are the same however many devices there are.
+    """
+    if world_size == 1:
+        return batch
+    n = len(batch.x) // world_size
+    mine = slice(rank * n, (rank + 1) * n)
+    anchors = None if batch.anchors is None else batch.x[batch.anchors[:, mine]]
+    return Batch(batch.x[mine], batch.y[mine], anchors, batch.masked)
+
+
+class _Step:
+    """One step of gradient descent; returns the loss before it."""
+
+    def __init__(self, fabric: Fabric, net: Any, optimizer: Any, objective: Objective) -> None:
+        self.fabric, self.net, self.optimizer, self.objective = fabric, net, optimizer, objective
+
+    def __call__(self, batch: Batch) -> Tensor:
+        self.optimizer.zero_grad(set_to_none=True)
+        loss = self.objective(self.net, batch)
+        self.fabric.backward(loss)
+        self.optimizer.step()
+        return loss.detach()
+
+
+class _GraphedStep:
+    """A step that is recorded once as a CUDA graph and replayed from then on, without a word from the CPU."""
+
+    def __init__(self, step: _Step) -> None:
+        self.step = step
+        self.taken = 0
+        self.graph: torch.cuda.CUDAGraph | None = None
+        self.stream = torch.cuda.Stream()
+
+    def __call__(self, batch: Batch) -> Tensor:
+        if self.taken < WARMUP_STEPS:
+            # Allocations and lazy initialisation have to be over before anything is recorded.
+            self.taken += 1
+            self.stream.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(self.stream):
+                loss = self.step(batch)
+            torch.cuda.current_stream().wait_stream(self.stream)
+            return loss
+        if self.graph is None:
+            self._record(batch)
+        for static, given in zip(_tensors(self.batch), _tensors(batch), strict=True):
+            static.copy_(given)
+        assert self.graph is not None
+        self.graph.replay()
+        return self.loss
+
+    def _record(self, batch: Batch) -> None:
+        anchors = None if batch.anchors is None else batch.anchors.clone()
+        self.batch = Batch(batch.x.clone(), batch.y.clone(), anchors, batch.masked.clone())
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph):
+            self.loss = self.step(self.batch)
+
+
+def _tensors(batch: Batch) -> list[Tensor]:
+    tensors = [batch.x, batch.y, batch.masked]
+    return tensors if batch.anchors is None else [*tensors, batch.anchors]
+
+
+def _epochs_for(
+    net: nn.Module, x: Tensor, y: Tensor, recipe: Recipe, normalise: tuple[Tensor, Tensor] | None
+) -> Epochs:
+    """Return the epochs, with anchors drawn for a network that takes them from its batch."""
+    if isinstance(net, Anchored) and isinstance(net.train_anchors, str) and net.train_anchors in IN_BATCH:
+        reverse = net.train_anchors == "reverse"
+        n_sources = net.encoding.n_anchors
+        return Epochs(x, y, recipe, n_sources=n_sources, reverse=reverse, normalise=normalise)
+    return Epochs(x, y, recipe, n_sources=0, normalise=normalise)
+
+
+def _criterion_for(y: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
+    return nn.functional.mse_loss if y.is_floating_point() else nn.functional.cross_entropy
+
+
+@contextmanager
+def _own_randomness(device: torch.device) -> Iterator[None]:
+    """Leave the random state outside as it was."""
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        yield
+
+
+def _save(fabric: Fabric, path: Path, state: dict[str, Any], recipe: Recipe, history: History) -> None:
+    """Write a checkpoint under another name first: a run killed while writing leaves the last one whole."""
+    beside = path.with_name(path.name + ".new")
+    fabric.save(beside, {**state, "recipe": asdict(recipe), "history": asdict(history)})
+    if fabric.is_global_zero:
+        os.replace(beside, path)
+    fabric.barrier()
+
+
+def _resume(fabric: Fabric, path: Path, state: dict[str, Any], recipe: Recipe) -> History:
+    """Load a checkpoint if there is one, and return the history up to it."""
+    if not path.exists():
+        return History()
+    rest = fabric.load(path, state, weights_only=True)
+    if rest["recipe"] != asdict(recipe):
+        different = sorted(key for key, value in asdict(recipe).items() if rest["recipe"].get(key) != value)
+        raise ValueError(f"{path} is a checkpoint of another recipe: {', '.join(different)} differ.")
+    return History(**rest["history"])

@@ -1,0 +1,74 @@
+"""Training options that are matters of the loss: several anchors a step, consistency, uniform targets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from deltauq.nn.anchored import Anchored
+
+MASKED_TARGETS = ("label", "uniform")
+
+
+def anchored_loss(
+    net: nn.Module,
+    criterion: Callable[[Tensor, Tensor], Tensor],
+    x: Tensor,
+    y: Tensor,
+    *,
+    n_anchors: int = 1,
+    consistency: float = 0.0,
+    masked_target: str = "label",
+) -> Tensor:
+    """Return the loss of one training step, in one pass.
+
+    Without options it is ``criterion(net(x), y)``.
+
+    Parameters
+    ----------
+    net : Module
+        An `Anchored` network in ``train()``, or one wrapped for parallel training or compiled.
+    criterion : callable
+        ``criterion(outputs, targets)`` gives a scalar.
+    x : tensor of shape (n, ...)
+    y : tensor of shape (n, ...)
+    n_anchors : int, default=1
+        Anchors that every input meets in this step. The batch is repeated as often, so with several of them
+        an input may, rarely, meet its own copy.
+    consistency : float, default=0
+        Weight of the variance of the outputs over these anchors: the network is asked to agree with itself.
+    masked_target : {"label", "uniform"}
+        What a masked batch is trained to: its own targets, or, for logits over classes, equal
+        probabilities.
+
+    Returns
+    -------
+    loss : scalar tensor
+    """
+    if n_anchors < 1:
+        raise ValueError(f"n_anchors must be at least 1, got {n_anchors}.")
+    if consistency and n_anchors < 2:
+        raise ValueError(
+            "consistency compares the outputs under several anchors: n_anchors must be at least 2."
+        )
+    if masked_target not in MASKED_TARGETS:
+        raise ValueError(f"masked_target must be one of {list(MASKED_TARGETS)}, got {masked_target!r}.")
+    outputs = net(torch.cat([x] * n_anchors))
+    loss = criterion(outputs, torch.cat([y] * n_anchors))
+    if masked_target == "uniform":
+        to_uniform = -outputs.log_softmax(dim=1).mean()
+        loss = torch.where(_unwrapped(net).masked, to_uniform, loss)
+    if consistency:
+        spread = outputs.unflatten(0, (n_anchors, -1)).var(0, correction=0).mean()
+        loss = loss + consistency * spread
+    return loss
+
+
+def _unwrapped(net: nn.Module) -> Anchored:
+    """Return the anchored network inside wrappers such as DistributedDataParallel's and the compiler's."""
+    found = next((inner for inner in net.modules() if isinstance(inner, Anchored)), None)
+    if found is None:
+        raise TypeError(f"net must be an Anchored network or a wrapper of one, got {type(net).__name__}.")
+    return found

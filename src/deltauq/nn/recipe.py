@@ -1,0 +1,131 @@
+"""How a network is trained: a few plain values that a result line or a checkpoint can hold."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+SCHEDULES = ("constant", "steps", "linear", "cosine")
+OPTIMIZERS = ("sgd", "adam", "adamw")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Everything that decides a training run beside the network and the data.
+
+    Attributes
+    ----------
+    epochs, batch_size : int
+    optimizer : {"sgd", "adam", "adamw"}
+    lr, weight_decay, momentum : float
+        Momentum is for SGD.
+    nesterov : bool
+    schedule : {"constant", "steps", "linear", "cosine"}
+        The rate stays, is multiplied by `gamma` at every milestone, or falls to zero.
+    milestones : tuple of int
+        Epochs.
+    gamma : float
+    warmup : float
+        Epochs in which the rate rises from zero, before the schedule.
+    augment : {"crop-flip"} or None
+        Random crops out of a border of 4 black pixels, and mirror images.
+    mask : float
+        Probability that a batch of an anchored network sees [0, X - R].
+    drop_last : bool
+        Leave out an incomplete last batch. Several devices and CUDA graphs always do.
+    precision : str
+        Lightning Fabric's word: "32-true", "bf16-mixed", ...
+    compile, graph, channels_last : bool
+        Compile the network; replay a step as one CUDA graph where there is a GPU; store images by pixel.
+    seed : int
+        Of the order of the rows, augmentation, anchors, masks and dropout.
+    """
+
+    epochs: int = 100
+    batch_size: int = 128
+    optimizer: Literal["sgd", "adam", "adamw"] = "adam"
+    lr: float = 1e-3
+    weight_decay: float = 0.0
+    momentum: float = 0.9
+    nesterov: bool = False
+    schedule: Literal["constant", "steps", "linear", "cosine"] = "constant"
+    milestones: tuple[int, ...] = ()
+    gamma: float = 0.2
+    warmup: float = 0.0
+    augment: Literal["crop-flip"] | None = None
+    mask: float = 0.0
+    drop_last: bool = False
+    precision: str = "32-true"
+    compile: bool = False
+    graph: bool = True
+    channels_last: bool = False
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.epochs < 1 or self.batch_size < 1:
+            raise ValueError(
+                f"epochs and batch_size must be at least 1, got {self.epochs} and {self.batch_size}."
+            )
+        if self.optimizer not in OPTIMIZERS:
+            raise ValueError(f"optimizer must be one of {list(OPTIMIZERS)}, got {self.optimizer!r}.")
+        if self.schedule not in SCHEDULES:
+            raise ValueError(f"schedule must be one of {list(SCHEDULES)}, got {self.schedule!r}.")
+        if not 0.0 <= self.mask < 1.0:
+            raise ValueError(f"mask must be a probability below 1, got {self.mask}.")
+
+    def rate(self, epoch: float) -> float:
+        """Return the learning rate at a point of the run, in epochs from its start."""
+        if epoch < self.warmup:
+            return self.lr * epoch / self.warmup
+        if self.schedule == "steps":
+            return float(self.lr * self.gamma ** sum(epoch >= milestone for milestone in self.milestones))
+        done = (epoch - self.warmup) / max(self.epochs - self.warmup, 1e-12)
+        if self.schedule == "linear":
+            return self.lr * (1.0 - done)
+        if self.schedule == "cosine":
+            return self.lr * 0.5 * (1.0 + math.cos(math.pi * done))
+        return self.lr
+
+    def make_optimizer(
+        self, parameters: Iterable[Tensor], *, graphed: bool, fused: bool
+    ) -> torch.optim.Optimizer:
+        """Return the optimiser of these parameters.
+
+        Parameters
+        ----------
+        parameters : iterable of Parameter
+        graphed : bool
+            Whether its steps are replayed as a CUDA graph: the rate then has to be a tensor.
+        fused : bool
+        """
+        parameters = list(parameters)
+        rate: float | Tensor = self.lr
+        if graphed:
+            rate = torch.tensor(self.lr, device=parameters[0].device)
+        if self.optimizer == "sgd":
+            return torch.optim.SGD(
+                parameters,
+                lr=rate,
+                momentum=self.momentum,
+                nesterov=self.nesterov,
+                weight_decay=self.weight_decay,
+                fused=fused or None,
+            )
+        kind = torch.optim.AdamW if self.optimizer == "adamw" else torch.optim.Adam
+        return kind(
+            parameters, lr=rate, weight_decay=self.weight_decay, fused=fused or None, capturable=graphed
+        )
+
+
+def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
+    """Change the learning rate, in place where a CUDA graph reads it."""
+    for group in optimizer.param_groups:
+        if isinstance(group["lr"], Tensor):
+            group["lr"].fill_(rate)
+        else:
+            group["lr"] = rate

@@ -1,0 +1,137 @@
+"""Trains many small networks at once: ensemble members, seeds, folds.
+
+Their weights are stacked, and one pass of batched products serves them all. Each network sees the epochs that
+it would see alone (`Epochs` with its own seed), so the result is that of training one after the other, to
+rounding.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, stack_module_state
+
+from deltauq.nn.anchored import IN_BATCH, Anchored
+from deltauq.nn.epochs import draw_order, mix
+from deltauq.nn.recipe import Recipe, set_rate
+
+
+def fit_many(
+    nets: Sequence[nn.Module],
+    x: Tensor,
+    y: Tensor,
+    recipe: Recipe,
+    criterion: Callable[[Tensor, Tensor], Tensor] = nn.functional.mse_loss,
+    *,
+    seeds: Sequence[int] | None = None,
+    progress: Callable[[int, float], None] | None = None,
+) -> list[float]:
+    """Train networks of one architecture in place, each on its own rows.
+
+    Parameters
+    ----------
+    nets : sequence of m Modules
+        Without batch norm, whose running statistics cannot be stacked. On one device, where x is taken too.
+    x : tensor of shape (n, ...) or (m, n, ...)
+        The same rows for all, or rows for each.
+    y : tensor of shape (n, ...) or (m, n, ...)
+        Has the axis of networks where x has it.
+    recipe : Recipe
+        Precision, compilation, augmentation and channels-last are for single networks and not used here.
+    criterion : callable
+        ``criterion(outputs, targets)``, the mean over the rows of one network.
+    seeds : sequence of m ints, optional
+        Of the order of rows and anchors; `recipe.seed`, +1, +2, ... by default. Dropout differs between the
+        networks, but is not what it would be for each alone.
+
+    Returns
+    -------
+    losses : list of float
+        Mean over networks of the loss in every epoch.
+    """
+    if any(isinstance(layer, nn.modules.batchnorm._BatchNorm) for layer in nets[0].modules()):
+        raise ValueError("networks with batch norm cannot be trained together: train them one by one.")
+    own_rows = x.ndim == y.ndim and len(x) == len(nets) and x.shape[:2] == y.shape[:2] and x.ndim > 2
+    first = nets[0]
+    device = next(first.parameters()).device
+    x, y = x.to(device), y.to(device)
+    seeds = list(seeds) if seeds is not None else [recipe.seed + k for k in range(len(nets))]
+    if len(seeds) != len(nets):
+        raise ValueError(f"{len(nets)} networks need as many seeds, got {len(seeds)}.")
+    n_sources, reverse = _pairing_of(first)
+    for net in nets:
+        net.train()
+    params, buffers = stack_module_state(list(nets))
+    skeleton = copy.deepcopy(first).to("meta")
+
+    def loss_of(p: dict[str, Tensor], b: dict[str, Tensor], xb: Tensor, yb: Tensor, pairs: Tensor) -> Tensor:
+        arguments = (xb, pairs) if n_sources else (xb,)
+        return criterion(functional_call(skeleton, (p, b), arguments), yb)
+
+    losses_of = torch.vmap(loss_of, randomness="different")
+    optimizer = recipe.make_optimizer(params.values(), graphed=False, fused=device.type == "cuda")
+    n = x.shape[1] if own_rows else x.shape[0]
+    member = torch.arange(len(nets), device=device)[:, None]
+    history = []
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        for epoch in range(recipe.epochs):
+            torch.manual_seed(mix(recipe.seed, epoch))
+            orders = [
+                draw_order(
+                    n,
+                    recipe.batch_size,
+                    epoch,
+                    replace(recipe, seed=seed).seed,
+                    n_sources=n_sources,
+                    reverse=reverse,
+                    mask=0.0,
+                    drop_last=recipe.drop_last,
+                )
+                for seed in seeds
+            ]
+            total, rows_seen, step = torch.zeros((), device=device), 0, 0
+            n_steps = sum(len(block) for block in orders[0].rows)
+            for blocks in zip(
+                *(zip(order.rows, order.sources, strict=True) for order in orders), strict=True
+            ):
+                rows = torch.stack([block for block, _ in blocks], dim=1).to(device)
+                sources = torch.stack([pairs for _, pairs in blocks], dim=1).to(device)
+                for r, s in zip(rows, sources, strict=True):
+                    set_rate(optimizer, recipe.rate(epoch + step / n_steps))
+                    xb, yb = (x[member, r], y[member, r]) if own_rows else (x[r], y[r])
+                    optimizer.zero_grad(set_to_none=True)
+                    losses = losses_of(params, buffers, xb, yb, s)
+                    losses.sum().backward()
+                    optimizer.step()
+                    total += r.shape[1] * losses.detach().mean()
+                    rows_seen += r.shape[1]
+                    step += 1
+            history.append(float(total) / rows_seen)
+            if progress is not None:
+                progress(epoch + 1, history[-1])
+    _give_back(nets, params)
+    for k, net in enumerate(nets):
+        if isinstance(net, Anchored) and not net.anchors_are_set:
+            net.set_anchors(x[k] if own_rows else x, random_state=seeds[k])
+        net.eval()
+    return history
+
+
+def _pairing_of(net: nn.Module) -> tuple[int, bool]:
+    """Return how many anchors a tuple holds, 0 for a plain network, and whether batches are reversed."""
+    if not isinstance(net, Anchored):
+        return 0, False
+    if not (isinstance(net.train_anchors, str) and net.train_anchors in IN_BATCH) or net.mask:
+        raise ValueError("networks trained together take their anchors from the batch, unmasked.")
+    return net.encoding.n_anchors, net.train_anchors == "reverse"
+
+
+@torch.no_grad()
+def _give_back(nets: Sequence[nn.Module], params: dict[str, Tensor]) -> None:
+    for k, net in enumerate(nets):
+        for name, parameter in net.named_parameters():
+            parameter.copy_(params[name][k])

@@ -1,0 +1,178 @@
+"""Bad input gets one clear line."""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.utils.parametrizations import spectral_norm
+
+from deltauq.nn import MLP, Anchored, anchored_loss
+
+
+@pytest.fixture
+def net(mlp):
+    net = Anchored(mlp, n_anchors=3)
+    net.set_anchors(torch.randn(3, 5))
+    return net
+
+
+def test_wrong_number_of_channels(net, conv_net):
+    with pytest.raises(ValueError, match=r"takes 5 channels on axis -1, got a tensor of shape \(4, 10\)\."):
+        net(torch.randn(4, 10))
+    with pytest.raises(
+        ValueError, match=r"takes 3 channels on axis 1, got a tensor of shape \(4, 6, 8, 8\)\."
+    ):
+        Anchored(conv_net)(torch.randn(4, 6, 8, 8))
+
+
+@pytest.mark.parametrize("x", [torch.randn(5), torch.randn(0, 5), torch.tensor(1.0)])
+def test_inputs_that_are_no_batch(net, x):
+    for call in (net.train(), net.eval(), net.posterior):
+        with pytest.raises(ValueError, match="inputs must have at least one row and one further axis"):
+            call(x)
+
+
+def test_inputs_that_are_no_tensor(net):
+    with pytest.raises(TypeError, match=r"inputs must be a tensor, got list\."):
+        net([[1.0] * 5])
+    with pytest.raises(TypeError, match=r"anchors must be a tensor, got list\."):
+        net.set_anchors([[1.0] * 5])
+
+
+def test_integer_inputs(net):
+    with pytest.raises(TypeError, match=r"received torch.int64: cast the inputs to float.*at='name'"):
+        net.train()(torch.ones(4, 5, dtype=torch.int64))
+
+
+def test_anchors_of_another_shape_or_device(net):
+    with pytest.raises(ValueError, match=r"anchors have shape \(5,\) each, but the inputs have \(2, 5\)\."):
+        net.posterior(torch.randn(4, 2, 5))
+    with pytest.raises(ValueError, match=r"anchors are on meta, but the network is on cpu"):
+        net.set_anchors(torch.randn(4, 5, device="meta"))
+    with pytest.raises(ValueError, match=r"inputs are on meta, but the network is on cpu"):
+        net.posterior(torch.randn(4, 5, device="meta"))
+    with pytest.raises(ValueError, match="anchors must have at least one row"):
+        net.set_anchors(torch.randn(0, 5))
+    with pytest.raises(ValueError, match=r"n_anchors must be at least 1, got 0\."):
+        net.set_anchors(torch.randn(4, 5), 0)
+    with pytest.raises(ValueError, match="balanced anchors need labels"):
+        net.set_anchors(torch.randn(4, 5), prior="balanced")
+
+
+def test_a_variance_needs_two_anchors(net):
+    net.set_anchors(torch.randn(1, 5))
+    assert net.eval()(torch.randn(4, 5)).shape == (4, 2)
+    with pytest.raises(ValueError, match="one anchor has no variance: keep at least two"):
+        net.posterior(torch.randn(4, 5))
+    net.set_anchors(None)
+    with pytest.raises(ValueError, match="there are no anchors yet"):
+        net.posterior(torch.randn(4, 5))
+
+
+def test_unknown_link(net):
+    with pytest.raises(
+        ValueError, match=r"link must be one of \['sigmoid', 'softmax'\] or None, got 'probit'\."
+    ):
+        net.posterior(torch.randn(4, 5), "probit")
+
+
+def test_outputs_that_are_no_tensor_or_have_other_rows():
+    class Pair(nn.Module):
+        def __init__(self, several):
+            super().__init__()
+            self.layer, self.several = nn.Linear(5, 2), several
+
+        def forward(self, x):
+            out = self.layer(x)
+            return (out, out) if self.several else out.mean(0)
+
+    net = Anchored(Pair(True))
+    assert len(net(torch.randn(4, 5))) == 2  # training may use whatever the network returns
+    with pytest.raises(TypeError, match=r"needs a network that returns a tensor, got tuple\."):
+        net.eval()(torch.randn(4, 5))
+    net = Anchored(Pair(False))
+    net.set_anchors(torch.randn(3, 5))
+    with pytest.raises(ValueError, match=r"returned shape \(2,\) for 4 pairs of inputs and anchors"):
+        net.posterior(torch.randn(4, 5))
+
+
+def test_the_network_inside_is_not_called_alone(net):
+    with pytest.raises(RuntimeError, match="call the Anchored module, not the network inside it"):
+        net.module(torch.randn(4, 5))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"n_anchors": 0}, "n_anchors must be at least 1, got 0."),
+        ({"encoding": "ratio"}, "encoding must be one of"),
+        ({"init": "zeros"}, r"init must be one of \['pretrained', 'random'\], got 'zeros'."),
+        ({"mask": 1.0}, "mask must be a probability below 1, got 1.0."),
+        ({"mask": -0.1}, "mask must be a probability below 1"),
+        ({"at": "0", "stem": "0"}, "at and stem name two places"),
+        (
+            {"at": "fc"},
+            r"at='fc' names no layer of the network: it holds 0, 1, 2; layers with parameters: 0 \(Lin",
+        ),
+        ({"stem": "fc"}, "stem='fc' names no layer"),
+        ({"stem": "1"}, "layer '1' is a ReLU, and only Linear, Conv1d, Conv2d, Conv3d can be widened"),
+        ({"at": "1"}, r"layer '1' \(ReLU\) does not say how many channels enter it"),
+        (
+            {"train_anchors": "shuffle"},
+            r"train_anchors must be one of \['derangement', 'reverse'\], or a prior",
+        ),
+    ],
+)
+def test_bad_options(mlp, options, message):
+    with pytest.raises(ValueError, match=message):
+        Anchored(mlp, **options)
+
+
+def test_networks_without_a_layer_to_widen():
+    with pytest.raises(ValueError, match=r"no Linear, Conv1d.* at=; layers with parameters: itself \(GRU\)"):
+        Anchored(nn.GRU(3, 4))
+    with pytest.raises(ValueError, match=r"layers with parameters: none\."):
+        Anchored(nn.ReLU())
+    with pytest.raises(TypeError, match=r"module must be a torch.nn.Module, got int\."):
+        Anchored(3)
+    with pytest.raises(ValueError, match="begins with an embedding of integers"):
+        Anchored(nn.Sequential(nn.Embedding(5, 3), nn.Linear(3, 1)), at="0")
+
+
+def test_weights_that_something_else_decides():
+    tied = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
+    tied[1].weight = tied[0].weight
+    with pytest.raises(ValueError, match=r"weight of layer '0' is shared with another layer.*at='0'"):
+        Anchored(tied)
+    with pytest.raises(ValueError, match="no Linear"):  # its class is one of its own
+        Anchored(nn.Sequential(spectral_norm(nn.Linear(4, 4))))
+    with pytest.raises(ValueError, match=r"is anchored already, at 'layers\.0'"):
+        Anchored(Anchored(MLP(3, n_frequencies=0)).module)
+
+
+def test_bad_loss_options(net):
+    x, y = torch.randn(4, 5), torch.randn(4, 2)
+    for options, message in [
+        ({"n_anchors": 0}, "n_anchors must be at least 1, got 0."),
+        ({"consistency": 1.0}, "n_anchors must be at least 2"),
+        ({"masked_target": "none"}, r"masked_target must be one of \['label', 'uniform'\], got 'none'."),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            anchored_loss(net, nn.functional.mse_loss, x, y, **options)
+    with pytest.raises(TypeError, match="net must be an Anchored network or a wrapper of one, got Linear"):
+        anchored_loss(nn.Linear(5, 2), nn.functional.mse_loss, x, y, masked_target="uniform")
+
+
+def test_bad_networks():
+    with pytest.raises(ValueError, match=r"activation must be one of \['gelu', .*\], got 'sine'\."):
+        MLP(3, activation="sine")
+
+
+def test_without_torch_one_line_says_what_to_install():
+    program = "import sys; sys.modules['torch'] = None; import deltauq.nn"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    last = done.stderr.strip().splitlines()[-1]
+    assert last == "ImportError: deltauq.nn needs PyTorch: pip install 'deltauq[nn]'."

@@ -1,0 +1,86 @@
+"""Under torch.compile everything is as it is without."""
+
+import copy
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from deltauq.nn import Anchored, ResNet20
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*:UserWarning:torch._dynamo"),
+    # The compiler looks at gradients of what a graph break passes on.
+    pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf"),
+]
+
+
+@pytest.fixture(autouse=True)
+def _fresh_compiler():
+    torch.compiler.reset()
+    yield
+    torch.compiler.reset()
+
+
+def train(step_net, net, x, y, steps=4):
+    optimiser = torch.optim.SGD(net.parameters(), 0.05)
+    losses = []
+    torch.manual_seed(1)
+    for _ in range(steps):
+        optimiser.zero_grad()
+        loss = F.mse_loss(step_net(x), y)
+        loss.backward()
+        optimiser.step()
+        losses.append(float(loss.detach()))
+    return losses
+
+
+BACKENDS = ["eager", "aot_eager", pytest.param("inductor", marks=pytest.mark.slow)]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("options", [{}, {"mask": 0.5}, {"at": "conv"}, {"encoding": "two-anchor"}])
+def test_training_evaluation_and_posterior_are_equal(conv_net, images, backend, options):
+    if backend == "inductor" and options:
+        pytest.skip("compiling takes long, and once is enough")
+    conv_net.drop.p = 0.0  # inductor draws other random numbers
+    y = torch.randn(12, 4)
+    nets = [
+        Anchored(copy.deepcopy(conv_net), n_anchors=4, train_anchors="reverse", **options) for _ in range(2)
+    ]
+    nets[1].load_state_dict(nets[0].state_dict())
+    compiled = torch.compile(nets[1], backend=backend)
+    same_random = backend != "inductor"
+    plain, other = (train(c, n, images, y) for c, n in ((nets[0], nets[0]), (compiled, nets[1])))
+    if same_random:
+        torch.testing.assert_close(torch.tensor(other), torch.tensor(plain))
+    torch.testing.assert_close(nets[1].anchors, nets[0].anchors)
+    x = torch.randn(7, 3, 8, 8)
+    nets[0].eval()
+    compiled.eval()
+    if same_random:
+        torch.testing.assert_close(compiled(x), nets[0](x), rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(compiled.posterior(x).var, nets[0].posterior(x).var, rtol=1e-3, atol=1e-6)
+    torch.testing.assert_close(compiled(x), nets[1](x), rtol=1e-4, atol=1e-5)
+
+
+def test_the_training_step_is_one_graph(conv_net, images):
+    net = Anchored(conv_net, n_anchors=4, mask=0.25)
+    net(images)  # the first pass is watched, outside the graph
+    whole = torch.compile(net, backend="eager", fullgraph=True)
+    anchors = net.anchors.clone()
+    out = whole(images.flip(0))
+    assert out.shape == (12, 4)
+    assert not torch.equal(net.anchors, anchors)
+
+
+@pytest.mark.parametrize("backend", ["eager", pytest.param("inductor", marks=pytest.mark.slow)])
+def test_the_network_inside_may_be_compiled(backend):
+    net = Anchored(ResNet20(), n_anchors=3, at="stages.2")
+    net(torch.randn(8, 3, 8, 8))
+    x = torch.randn(5, 3, 8, 8)
+    expected = net.posterior(x)
+    net.module.compile(backend=backend)
+    found = net.posterior(x)
+    torch.testing.assert_close(found.mean, expected.mean, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(found.var, expected.var, rtol=1e-3, atol=1e-6)

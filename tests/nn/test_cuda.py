@@ -1,0 +1,62 @@
+"""On a GPU: the same as on a CPU to 1e-4, files across devices, lower precision, a compiled step."""
+
+import copy
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from deltauq.nn import Anchored, ResNet20, load
+
+pytestmark = [
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU"),
+    pytest.mark.filterwarnings("ignore:.*:UserWarning:torch"),
+]
+
+
+@pytest.fixture
+def net():
+    net = Anchored(ResNet20(), n_anchors=4)
+    net(torch.randn(32, 3, 16, 16))
+    return net
+
+
+def test_another_device_says_the_same(net, tmp_path):
+    x = torch.randn(20, 3, 16, 16)
+    net.save(tmp_path / "net")
+    expected = net.posterior(x, "softmax")
+    for there in (copy.deepcopy(net).to("cuda"), load(tmp_path / "net", map_location="cuda")):
+        found = there.posterior(x.cuda(), "softmax")
+        scale = float(expected.mean.abs().max())
+        assert (found.mean.cpu() - expected.mean).abs().max() < 1e-4 * scale
+        assert (found.std.cpu() - expected.std).abs().max() < 1e-4 * scale
+    back = Anchored(ResNet20())
+    there.save(tmp_path / "there")
+    back.load(tmp_path / "there")
+    assert torch.equal(back.posterior(x).mean, net.posterior(x).mean)
+
+
+def test_devices_are_not_mixed(net):
+    with pytest.raises(ValueError, match="inputs are on cuda:0, but the network is on cpu"):
+        net.posterior(torch.randn(4, 3, 16, 16, device="cuda"))
+    with pytest.raises(ValueError, match="anchors are on cpu, but the network is on cuda:0"):
+        net.to("cuda").set_anchors(torch.randn(4, 3, 16, 16))
+
+
+def test_training_and_lower_precision(net):
+    net.to("cuda")
+    step = torch.compile(net)
+    x, y = torch.randn(64, 3, 16, 16, device="cuda"), torch.randint(10, (64,), device="cuda")
+    optimiser = torch.optim.SGD(net.parameters(), 0.05, momentum=0.9)
+    losses = []
+    for _ in range(30):
+        optimiser.zero_grad()
+        with torch.autocast("cuda", torch.bfloat16):
+            loss = F.cross_entropy(step(x), y)
+        loss.backward()
+        optimiser.step()
+        losses.append(float(loss))
+    assert losses[-1] < 0.5 * losses[0]
+    exact, low = net.posterior(x), net.posterior(x, autocast=torch.bfloat16)
+    assert low.var.dtype == torch.float32
+    torch.testing.assert_close(low.mean, exact.mean, rtol=0.1, atol=0.1)

@@ -1,0 +1,174 @@
+"""Files: equal after save and load, safe, and clear about what they cannot do."""
+
+import copy
+import json
+import pickle
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+from deltauq.core import SetPrior
+from deltauq.nn import MLP, Anchored, ResNet20, UnusableFileError, load, save
+
+
+def anchored(make, shape, **options):
+    net = Anchored(make(), n_anchors=4, **options)
+    net(torch.randn(12, *shape))
+    return net
+
+
+CASES = {
+    "perceptron": (lambda: MLP(5, 2, (8, 8), n_frequencies=4), (5,), {"mask": 0.1}),
+    "two anchors": (lambda: MLP(5, 2, (8,), dropout=0.1), (5,), {"encoding": "two-anchor"}),
+    "residual": (ResNet20, (3, 8, 8), {"train_anchors": "reverse"}),
+    "hidden": (ResNet20, (3, 8, 8), {"at": "stages.1"}),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_our_networks_are_rebuilt_from_the_file_alone(case, tmp_path):
+    make, shape, options = CASES[case]
+    net, path = anchored(make, shape, **options), tmp_path / "net.safetensors"
+    save(net, path)
+    again = load(path)
+    assert not again.training
+    assert (again.n_anchors, again.mask, again.encoding, again.at, again.train_anchors) == (
+        net.n_anchors, net.mask, net.encoding, net.at, net.train_anchors
+    )  # fmt: skip
+    x = torch.randn(6, *shape)
+    expected, found = net.posterior(x), again.posterior(x)
+    assert torch.equal(found.mean, expected.mean)
+    assert torch.equal(found.var, expected.var)
+
+
+def test_own_networks_load_into_what_the_user_constructs(conv_net, tmp_path, images):
+    net, path = Anchored(copy.deepcopy(conv_net), n_anchors=4), tmp_path / "net.safetensors"
+    net.set_anchors(images)
+    net.save(path)
+    with pytest.raises(UnusableFileError, match=r"SmallConvNet, which only its own code can build.*net.load"):
+        load(path)
+    again = Anchored(copy.deepcopy(conv_net), n_anchors=9)
+    again.load(path)
+    assert torch.equal(again.posterior(images).var, net.posterior(images).var)
+    assert again.anchors_are_set
+    again.train()(torch.randn(12, 3, 8, 8))
+    assert torch.equal(again.anchors, net.anchors)
+
+
+def test_a_network_with_a_prior_of_its_own_is_constructed_by_the_user(tmp_path):
+    net = Anchored(MLP(5, 2, (8,)), train_anchors=SetPrior(torch.randn(3, 5)))
+    net(torch.randn(4, 5))
+    net.save(tmp_path / "net")
+    with pytest.raises(UnusableFileError, match="an encoding or prior of your own"):
+        load(tmp_path / "net")
+
+
+def test_tied_and_transposed_weights_are_written(tmp_path):
+    network = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 4))
+    network[2].weight = network[1].weight
+    network[0].weight = nn.Parameter(network[0].weight.detach().T)
+    net = Anchored(network, init="pretrained")
+    net.set_anchors(torch.randn(3, 4))
+    net.save(tmp_path / "net")
+    other = copy.deepcopy(net)
+    nn.init.zeros_(other.module[1].weight)
+    other.load(tmp_path / "net")
+    assert other.module[1].weight is other.module[2].weight
+    assert torch.equal(other.module[1].weight, net.module[1].weight)
+
+
+@pytest.mark.parametrize(
+    ("network", "message"),
+    [
+        (lambda: MLP(5, 2, (8, 9)), r"'module.layers.2.bias' is \(8,\) there and \(9,\) here"),
+        (
+            lambda: MLP(5, 2, (8, 8), activation="tanh", dropout=0.1),
+            "'module.layers.2.bias' is .* absent here",
+        ),
+        (ResNet20, "is absent there and"),
+    ],
+)
+def test_another_architecture(network, message, tmp_path):
+    anchored(lambda: MLP(5, 2, (8, 8), n_frequencies=0), (5,)).save(tmp_path / "net")
+    net = Anchored(network())
+    before = copy.deepcopy(net.state_dict())
+    with pytest.raises(UnusableFileError, match=message):
+        net.load(tmp_path / "net")
+    assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
+
+
+def test_altered_files_are_refused(tmp_path):
+    path = tmp_path / "net"
+    anchored(lambda: MLP(5, 2, (8,)), (5,)).save(path)
+    whole = path.read_bytes()
+    for position in (len(whole) - 5, len(whole) // 2):
+        path.write_bytes(whole[:position] + bytes([whole[position] ^ 1]) + whole[position + 1 :])
+        with pytest.raises(UnusableFileError, match="was altered after it was written"):
+            load(path)
+    path.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(UnusableFileError, match="is no safetensors file, or not all of one"):
+        load(path)
+    path.write_bytes(whole.replace(b'\\"n_anchors\\": 4', b'\\"n_anchors\\": 5'))
+    with pytest.raises(UnusableFileError, match="was altered"):
+        load(path)
+
+
+def test_other_files_are_refused_and_never_unpickled(tmp_path):
+    class Bomb:
+        def __reduce__(self):
+            return (pytest.fail, ("unpickled",))
+
+    path = tmp_path / "file"
+    path.write_bytes(pickle.dumps(Bomb()))
+    with pytest.raises(UnusableFileError, match="is no safetensors file"):
+        load(path)
+    torch.save({"weight": torch.ones(3)}, path)
+    with pytest.raises(UnusableFileError, match="is no safetensors file"):
+        load(path)
+    save_file({"weight": torch.ones(3)}, path)
+    with pytest.raises(UnusableFileError, match="is not a file of an anchored network"):
+        load(path)
+    with pytest.raises(FileNotFoundError, match="there is no file"):
+        load(tmp_path / "nowhere")
+
+
+def test_a_file_cannot_name_code_to_run(tmp_path):
+    """Even a file with a fitting hash builds nothing but our networks."""
+    from deltauq.nn.files import FORMAT, _digest
+
+    path = tmp_path / "net"
+    anchored(lambda: MLP(5, 2, (8,)), (5,)).save(path)
+    tensors = load_file(path)
+    words = {"anchored": {}, "network": {"name": "os.system", "config": {"command": "true"}}}
+    description = json.dumps(words)
+    header = {"format": FORMAT, "description": description, "sha256": _digest(description, tensors)}
+    save_file(tensors, path, metadata=header)
+    with pytest.raises(UnusableFileError, match="only its own code can build"):
+        load(path)
+
+
+def test_state_dict_carries_the_anchors(mlp):
+    net = Anchored(copy.deepcopy(mlp), n_anchors=4)
+    x = torch.randn(9, 5)
+    net(x)
+    fresh = Anchored(copy.deepcopy(mlp), n_anchors=4)
+    fresh.load_state_dict(net.state_dict())
+    assert torch.equal(fresh.posterior(x).var, net.posterior(x).var)
+    assert not fresh.anchors_are_set
+    fresh.load_state_dict(Anchored(copy.deepcopy(mlp)).state_dict())
+    assert fresh.anchors.numel() == 0
+
+
+def test_copies_are_equal_and_apart(conv_net, images):
+    net = Anchored(conv_net, n_anchors=4)
+    net(images)
+    twin = copy.deepcopy(net)
+    assert torch.equal(twin.posterior(images).var, net.posterior(images).var)
+    with torch.no_grad():
+        twin.site.weight.zero_()
+        twin.anchors.zero_()
+    assert net.posterior(images).var.max() > 0
+    unpickled = pickle.loads(pickle.dumps(net))
+    assert torch.equal(unpickled.posterior(images).var, net.posterior(images).var)

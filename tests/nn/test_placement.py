@@ -1,0 +1,186 @@
+"""Where a network is anchored: the layer found, hidden layers, pretrained networks."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+from deltauq.nn import MLP, Anchored, ResNet18, ResNet20
+from deltauq.nn._site import AnchoredConv2d, AnchoredEntry, AnchoredLinear
+
+
+def test_the_first_layer_is_widened_where_it_stands(conv_net):
+    net = Anchored(conv_net)
+    assert isinstance(conv_net.stem, AnchoredConv2d)
+    assert conv_net.stem.weight.shape == (8, 6, 5, 5)
+    assert next(name for name, _ in net.named_parameters()) == "module.stem.weight"
+    assert any(p is conv_net.stem.weight for p in net.parameters())
+
+
+def test_flattened_images_meet_their_anchors_pixel_by_pixel():
+    net = Anchored(nn.Sequential(nn.Flatten(), nn.Linear(12, 3)))
+    assert isinstance(net.site, AnchoredLinear)
+    assert net(torch.randn(8, 3, 2, 2)).shape == (8, 3)
+
+
+@pytest.mark.parametrize(
+    ("make", "shape"),
+    [
+        (lambda: MLP(5, 3, (32, 32), activation="relu", n_frequencies=0), (5,)),
+        (lambda: MLP(5, 3, (32, 32), n_frequencies=16), (5,)),
+        (ResNet18, (3, 16, 16)),
+        (ResNet20, (3, 16, 16)),
+    ],
+)
+def test_pretrained_network_begins_as_the_same_function(make, shape):
+    plain = make()
+    plain(torch.randn(8, *shape))  # so that batch norms have seen something
+    anchored = copy.deepcopy(plain)
+    net = Anchored(anchored, n_anchors=3, init="pretrained")
+    plain.eval()
+    x = torch.randn(6, *shape)
+    expected = plain(x)
+    net.set_anchors(torch.randn(3, *shape))
+    posterior = net.posterior(x)
+    scale = expected.abs().max()
+    assert (posterior.mean - expected).abs().max() < 1e-5 * scale
+    assert posterior.std.max() < 1e-5 * scale
+    # With batch norm and dropout in training mode, too.
+    torch.manual_seed(0)
+    expected = plain.train()(x)
+    torch.manual_seed(0)
+    torch.testing.assert_close(net.train()(x), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_pretrained_strided_padded_stem(conv_net, images):
+    plain = copy.deepcopy(conv_net).eval()
+    net = Anchored(conv_net, init="pretrained")
+    net.set_anchors(torch.randn(4, 3, 8, 8))
+    assert (net.posterior(images).mean - plain(images)).abs().max() < 1e-5 * plain(images).abs().max()
+
+
+def test_anchored_hidden_layer_begins_as_the_same_function():
+    plain = ResNet20()
+    plain(torch.randn(8, 3, 8, 8))
+    net = Anchored(copy.deepcopy(plain), at="stages.2", n_anchors=3)
+    assert isinstance(net.module.stages[2], AnchoredEntry)
+    assert net.module.stages[2].weight.shape == (32, 64)
+    net.set_anchors(torch.randn(3, 3, 8, 8))
+    x = torch.randn(4, 3, 8, 8)
+    torch.testing.assert_close(net.posterior(x).mean, plain.eval()(x), rtol=1e-4, atol=1e-5)
+
+
+def test_head_over_a_frozen_backbone_trains_alone():
+    backbone = ResNet20().requires_grad_(False)
+    net = Anchored(backbone, at="head", n_anchors=3)
+    net.site.layer.requires_grad_(True)
+    trainable = [name for name, p in net.named_parameters() if p.requires_grad]
+    assert trainable == ["module.head.weight", "module.head.layer.weight", "module.head.layer.bias"]
+    net(torch.randn(8, 3, 8, 8)).square().mean().backward()
+    assert backbone.conv1.weight.grad is None
+    assert net.site.weight.grad is not None
+
+
+def test_embedding_networks_are_anchored_behind_the_embedding():
+    network = nn.Sequential(nn.Embedding(50, 8), nn.Flatten(), nn.Linear(24, 2))
+    tokens = torch.randint(50, (6, 3))
+    with pytest.raises(ValueError, match=r"first reaches '0' \(Embedding\), not the widened layer '2'"):
+        Anchored(copy.deepcopy(network))(tokens)
+    net = Anchored(network, at="2", n_anchors=4)
+    net(tokens)
+    assert net.anchors.dtype == torch.int64
+    assert net.posterior(tokens).var.max() == 0  # [I, I] reads the input back
+
+
+class Backwards(nn.Module):
+    """Registers its head before its body."""
+
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(8, 2)
+        self.body = nn.Linear(5, 8)
+
+    def forward(self, x):
+        return self.head(self.body(x).relu())
+
+
+def test_a_layer_registered_too_early_is_found_out_and_another_can_be_named():
+    net = Anchored(Backwards())
+    for _ in range(2):  # not only the first time
+        with pytest.raises(ValueError, match=r"first reaches 'body' \(Linear\), not .* 'head'.*stem="):
+            net(torch.randn(4, 5))
+    net = Anchored(Backwards(), stem="body")
+    assert net(torch.randn(4, 5)).shape == (4, 2)
+    with pytest.raises(ValueError, match="first reaches 'body'"):
+        net = Anchored(Backwards()).eval()
+        net.set_anchors(torch.randn(3, 5))
+        net(torch.randn(4, 5))
+
+
+class Branches(nn.Module):
+    """Two layers take the input."""
+
+    def __init__(self):
+        super().__init__()
+        self.left, self.right = nn.Linear(5, 2), nn.Linear(5, 2)
+
+    def forward(self, x):
+        return self.left(x) + self.right(x)
+
+
+class Unused(nn.Module):
+    """The first layer is never called."""
+
+    def __init__(self):
+        super().__init__()
+        self.spare, self.used = nn.Linear(5, 2), nn.Linear(5, 2)
+
+    def forward(self, x):
+        return self.used(x)
+
+
+class Twice(nn.Module):
+    """The first layer is called twice."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(5, 5)
+
+    def forward(self, x):
+        return self.layer(self.layer(x))
+
+
+class Folded(nn.Module):
+    """Folds time into the batch."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(5, 2)
+
+    def forward(self, x):
+        return self.layer(x.flatten(0, 1)).unflatten(0, x.shape[:2])
+
+
+@pytest.mark.parametrize(
+    ("network", "shape", "message"),
+    [
+        (Branches, (5,), r"also enters right, where it would pass without anchors.*layers seen: left"),
+        (Unused, (5,), r"'spare' was called never in one pass.*layers seen: used \(Linear\)"),
+        (Twice, (5,), "'layer' was called 2 times in one pass"),
+        (Folded, (3, 5), "4 inputs reach the anchored layer as 12 rows"),
+    ],
+)
+def test_networks_that_cannot_be_anchored_there_say_why(network, shape, message):
+    with pytest.raises(ValueError, match=message):
+        Anchored(network())(torch.randn(4, *shape))
+
+
+def test_several_consumers_of_a_hidden_tensor():
+    with pytest.raises(ValueError, match=r"enters 'stages.1.0.conv1' also enters stages.1.0.shortcut"):
+        Anchored(ResNet18(), at="stages.1.0.conv1")(torch.randn(4, 3, 8, 8))
+
+
+def test_repr_says_what_is_anchored(conv_net):
+    assert "n_anchors=10, encoding=Difference(), stem='stem'" in repr(Anchored(conv_net))
+    assert "at='head'" in repr(Anchored(ResNet20(), at="head"))

@@ -1,0 +1,249 @@
+"""The posterior: equal to evaluating every pair, whatever the batch, the block or the mode."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from deltauq.core import get_encoding
+from deltauq.nn import MLP, Anchored, ResNet20
+from deltauq.nn._pairing import WithGiven
+
+
+def pair_by_pair(net, x):
+    """Return every output, of shape (K, n, ...), one input and one anchor at a time."""
+    net = copy.deepcopy(net).eval()
+    blocks = net.encoding.tuples(net.anchors)
+    outputs = []
+    for k in range(len(net.anchors)):
+        row = []
+        for one in x:
+            net.site.pairing = WithGiven(tuple(net._reaching(block[k][None]) for block in blocks))
+            pairing, net.site.pairing = net.site.pairing, None
+            row.append(net._through(one[None], pairing))
+        outputs.append(torch.cat(row))
+    return torch.stack(outputs)
+
+
+class Residual(nn.Module):
+    """Carries the input past its first layer, so that a batch cannot be multiplied there."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Sequential(nn.Linear(5, 16), nn.Tanh(), nn.Linear(16, 5))
+
+    def forward(self, x):
+        return x + self.inner(x)
+
+
+class FixedRows(nn.Module):
+    """Reads the number of rows off its input, and mixes up rows that come in other numbers."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Linear(5, 12), nn.Linear(12, 2)
+
+    def forward(self, x):
+        n = x.shape[0]
+        return self.last(self.first(x).relu().view(n, -1, 12).mean(1))
+
+
+NETWORKS = {
+    "perceptron": (lambda: MLP(5, 2, (16, 16), activation="relu", n_frequencies=0), (5,), {}),
+    "Fourier features": (lambda: MLP(5, 2, (16,), n_frequencies=8, dropout=0.2), (5,), {}),
+    "two anchors": (lambda: MLP(5, 3, (9,), activation="tanh"), (5,), {"encoding": "two-anchor"}),
+    "identity": (lambda: MLP(5, 3, (9,), activation="tanh"), (5,), {"encoding": "identity"}),
+    "batch norm first": (
+        lambda: nn.Sequential(nn.BatchNorm1d(5), nn.Linear(5, 9), nn.BatchNorm1d(9), nn.Linear(9, 1)),
+        (5,),
+        {},
+    ),
+    "residual": (Residual, (5,), {}),
+    "fixed rows": (FixedRows, (5,), {}),
+    "ResNet-20": (ResNet20, (3, 8, 8), {}),
+    "ResNet-20 at a stage": (ResNet20, (3, 8, 8), {"at": "stages.2"}),
+    "ResNet-20 inside a block": (ResNet20, (3, 8, 8), {"at": "stages.1.1.conv2"}),
+    "head alone": (ResNet20, (3, 8, 8), {"at": "head"}),
+    "tokens": (
+        lambda: nn.Sequential(nn.Linear(5, 8), nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)),
+        (4, 5),
+        {},
+    ),
+    "hidden convolution": (
+        lambda: nn.Sequential(nn.Flatten(), nn.Linear(12, 6), nn.Unflatten(1, (2, 3)), nn.Conv1d(2, 4, 2)),
+        (3, 4),
+        {"at": "3"},
+    ),
+}
+
+
+@pytest.fixture(params=NETWORKS, name="trained")
+def _trained(request):
+    """An anchored network after a few training steps, in float64, and the shape of its inputs."""
+    make, shape, options = NETWORKS[request.param]
+    net = Anchored(make().double(), n_anchors=5, **options)
+    optimiser = torch.optim.SGD(net.parameters(), 0.05)
+    for _ in range(3):
+        optimiser.zero_grad()
+        net(torch.randn(16, *shape).double()).square().mean().backward()
+        optimiser.step()
+    return net, shape
+
+
+def test_posterior_equals_every_pair(trained):
+    net, shape = trained
+    x = torch.randn(7, *shape).double()
+    samples = pair_by_pair(net, x).detach()
+    posterior = net.posterior(x, "sigmoid", keep_samples=True)
+    torch.testing.assert_close(posterior.samples, samples, rtol=1e-9, atol=1e-9)
+    # NumPy's moments, not ours.
+    raw, linked = samples.numpy(), 1.0 / (1.0 + np.exp(-samples.numpy()))
+    np.testing.assert_allclose(posterior.mean, raw.mean(0), rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(posterior.var, raw.var(0), rtol=1e-7, atol=1e-14)
+    np.testing.assert_allclose(posterior.link_mean, linked.mean(0), rtol=1e-9)
+    np.testing.assert_allclose(posterior.link_var, linked.var(0), rtol=1e-7, atol=1e-14)
+    torch.testing.assert_close(net.eval()(x), posterior.mean)
+
+
+def test_a_row_depends_on_itself_and_the_anchors_alone(trained):
+    net, shape = trained
+    x = torch.randn(9, *shape).double()
+    whole = net.posterior(x)
+    order = torch.randperm(9)
+    shuffled = net.posterior(x[order])
+    for name in ("mean", "var"):
+        full = getattr(whole, name)
+        torch.testing.assert_close(getattr(shuffled, name), full[order], rtol=1e-12, atol=1e-14)
+        for budget in (1, 2000, 20_000):
+            chunked = getattr(net.posterior(x, memory_budget=budget), name)
+            torch.testing.assert_close(chunked, full, rtol=1e-12, atol=1e-14)
+        alone = torch.cat([getattr(net.posterior(x[k : k + 1]), name) for k in range(9)])
+        torch.testing.assert_close(alone, full, rtol=1e-12, atol=1e-14)
+
+
+def test_float32_rows_agree_to_a_millionth(conv_net):
+    net = Anchored(conv_net, n_anchors=5)
+    net(torch.randn(20, 3, 8, 8))
+    x = torch.randn(40, 3, 8, 8)
+    whole = net.posterior(x)
+    pieces = net.posterior(x, memory_budget=100_000)
+    scale = whole.mean.abs().max()
+    assert (whole.mean - pieces.mean).abs().max() < 1e-6 * scale
+    assert (whole.std - pieces.std).abs().max() < 1e-6 * scale
+
+
+def test_only_networks_that_need_it_repeat_their_inputs():
+    repeated = {}
+    for name, (make, shape, options) in NETWORKS.items():
+        net = Anchored(make(), n_anchors=3, **options)
+        net(torch.randn(8, *shape))
+        net.posterior(torch.randn(4, *shape))
+        repeated[name] = next(iter(net._plans.values())).repeated
+    assert {name for name, value in repeated.items() if value} == {
+        "residual",
+        "fixed rows",
+        "ResNet-20 inside a block",
+    }
+
+
+@pytest.mark.parametrize("encoding", ["difference", "identity", "two-anchor"])
+def test_linear_network_has_its_closed_form(encoding):
+    """σ² of W[R; X - R] + b is the variance over anchors of what the anchors alone contribute."""
+    net = Anchored(nn.Linear(5, 2).double(), n_anchors=30, encoding=encoding)
+    x, anchors = torch.randn(6, 5).double(), torch.randn(30, 5).double()
+    net.set_anchors(anchors)
+    posterior = net.posterior(x)
+    *ks, kappa = net.site.weight.detach().split(5, dim=1)
+    blocks = get_encoding(encoding).tuples(net.anchors)
+    # How much of each anchor is subtracted from the input.
+    share = 0.0 if encoding == "identity" else 1.0
+    parts = sum(block @ (k - share * kappa).T for block, k in zip(blocks, ks, strict=True))
+    torch.testing.assert_close(posterior.var, parts.var(0, correction=0).expand(6, 2))
+    torch.testing.assert_close(posterior.mean, x @ kappa.T + parts.mean(0) + net.site.bias.detach())
+
+
+def test_first_layers_run_once_per_input_and_once_per_anchor():
+    net = Anchored(ResNet20(), n_anchors=6, at="stages.2")
+    net(torch.randn(8, 3, 8, 8))
+    x = torch.randn(10, 3, 8, 8)
+    net.posterior(x)  # the first one also tries out how to run the network
+    rows = {"stem": 0, "head": 0}
+    net.module.conv1.register_forward_pre_hook(lambda _, args: rows.update(stem=rows["stem"] + len(args[0])))
+    net.module.head.register_forward_pre_hook(lambda _, args: rows.update(head=rows["head"] + len(args[0])))
+    for budget in (None, 1_000_000):
+        rows.update(stem=0, head=0)
+        net.posterior(x, memory_budget=budget)
+        assert rows == {"stem": 10 + 6, "head": 60}
+
+
+def test_blocks_stay_within_the_budget_however_many_anchors():
+    net = Anchored(MLP(8, 1, (64, 64), n_frequencies=0), n_anchors=10)
+    largest = 0
+
+    def watch(layer, args, output):
+        nonlocal largest
+        largest = max(largest, output.numel() * 4)
+
+    for layer in net.module.layers:
+        layer.register_forward_hook(watch)
+    x, budget = torch.randn(40, 8), 100_000
+    for k in (2, 10, 1000):
+        net.set_anchors(torch.randn(k, 8), k)
+        net.posterior(x[:20])
+        largest = 0
+        net.posterior(x, memory_budget=budget)
+        assert budget / 8 < largest <= budget
+
+
+def test_every_layer_is_back_in_its_mode(conv_net, images):
+    net = Anchored(conv_net, n_anchors=4)
+    net(images)
+    net.module.norm.eval()
+    before = copy.deepcopy(net.state_dict())
+    in_training = net.posterior(images)
+    assert net.training and net.module.drop.training and not net.module.norm.training
+    assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
+    torch.testing.assert_close(net.eval().posterior(images).var, in_training.var, rtol=0, atol=0)
+
+
+def test_gradients_reach_the_input_when_asked_for(mlp):
+    net = Anchored(mlp.double(), n_anchors=4)
+    net.set_anchors(torch.randn(4, 5).double())
+    x = torch.randn(3, 5).double()
+    assert not net.posterior(x).mean.requires_grad
+    expected = net.posterior(x, "softmax", keep_samples=True)
+    x.requires_grad_()
+    with_graph = net.posterior(x, "softmax", keep_samples=True)
+    for name in ("mean", "var", "link_mean", "link_var", "samples"):
+        torch.testing.assert_close(getattr(with_graph, name).detach(), getattr(expected, name))
+    assert torch.autograd.gradcheck(lambda x: net.posterior(x).mean, x)
+    assert torch.autograd.gradcheck(lambda x: net.posterior(x, memory_budget=1).var, x)
+    with torch.no_grad():
+        assert not net.posterior(x).mean.requires_grad
+
+
+def test_lower_precision_is_close_and_its_moments_are_not_low(conv_net, images):
+    net = Anchored(conv_net, n_anchors=4)
+    net(images)
+    exact, low = net.posterior(images, "softmax"), net.posterior(images, "softmax", autocast=torch.bfloat16)
+    assert low.mean.dtype == torch.float32
+    torch.testing.assert_close(low.mean, exact.mean, rtol=0.1, atol=0.05)
+    assert not torch.equal(low.mean, exact.mean)
+
+
+def test_inputs_may_be_bytes_where_the_network_scales_them():
+    class Scaled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(4, 2)
+
+        def forward(self, x):
+            return self.layer(x.float() / 255)
+
+    net = Anchored(Scaled(), n_anchors=3)
+    x = torch.randint(0, 256, (8, 4), dtype=torch.uint8)
+    net(x)
+    assert net.anchors.dtype == torch.uint8
+    torch.testing.assert_close(net.posterior(x, keep_samples=True).samples, pair_by_pair(net, x).detach())

@@ -1,0 +1,110 @@
+"""Anchored layers: the tuple they form, and the first layer once per input plus once per anchor."""
+
+import pytest
+import torch
+from torch import nn
+
+from deltauq.core import get_encoding
+from deltauq.nn._pairing import WithEvery, WithGiven, WithinBatch
+from deltauq.nn._surgery import anchor_entry, anchor_stem
+
+ENCODINGS = ["difference", "identity", "two-anchor"]
+LAYERS = {
+    "linear": (lambda: nn.Linear(4, 6), (4,)),
+    "linear without bias, on tokens": (lambda: nn.Linear(4, 6, bias=False), (3, 4)),
+    "conv1d, dilated": (lambda: nn.Conv1d(4, 6, 3, dilation=2, padding="same"), (4, 9)),
+    "conv2d, strided and padded": (lambda: nn.Conv2d(4, 6, 3, stride=2, padding=1), (4, 7, 6)),
+    "conv2d, in groups": (lambda: nn.Conv2d(4, 6, 3, groups=2), (4, 5, 5)),
+    "conv2d, depthwise, circular": (
+        lambda: nn.Conv2d(4, 4, 3, padding=1, groups=4, padding_mode="circular"),
+        (4, 5, 5),
+    ),
+    "conv3d": (lambda: nn.Conv3d(4, 2, 2), (4, 3, 3, 3)),
+}
+
+
+def anchored(kind, encoding, init="random"):
+    make, shape = LAYERS[kind]
+    layer = make().double()
+    site, name = anchor_stem(layer, get_encoding(encoding), None, init)
+    assert name == ""
+    return layer, site, shape
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+@pytest.mark.parametrize("kind", LAYERS)
+def test_factorised_map_equals_the_map_of_every_tuple(kind, encoding):
+    _, site, shape = anchored(kind, encoding)
+    x, anchors = torch.randn(5, *shape).double(), torch.randn(3, *shape).double()
+    part = site.anchor_part(anchors)
+    site.pairing = WithEvery(part, repeated=False)
+    once = site(x)
+    site.pairing = WithEvery(part, repeated=True)
+    repeated = site(torch.cat([x] * 3))
+    # The oracle: tuples by the core's own encoding, anchor by anchor.
+    core, blocks = get_encoding(encoding), get_encoding(encoding).tuples(anchors)
+    expected = torch.cat(
+        [site.wide(core.encode(x, *(block[k] for block in blocks), axis=site.axis)) for k in range(3)]
+    )
+    torch.testing.assert_close(once, expected, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(repeated, expected, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in LAYERS if "group" not in kind and "depth" not in kind])
+def test_wide_map_is_the_plain_layer_on_wider_input(kind):
+    layer, site, shape = anchored(kind, "difference")
+    config = {"in_features" if isinstance(layer, nn.Linear) else "in_channels": 8}
+    wider = LAYERS[kind][0]().double()
+    for name, value in config.items():
+        setattr(wider, name, value)
+    wider.weight, wider.bias = site.weight, site.bias
+    x, r = torch.randn(5, *shape).double(), torch.randn(5, *shape).double()
+    site.pairing = WithGiven((r,))
+    expected = wider(torch.cat([r, x - r], dim=site.axis))
+    torch.testing.assert_close(site(x), expected)
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+@pytest.mark.parametrize("kind", LAYERS)
+def test_pretrained_layer_computes_what_it_computed(kind, encoding):
+    layer, site, shape = anchored(kind, encoding, "pretrained")
+    x, anchors = torch.randn(4, *shape).double(), torch.randn(2, 4, *shape).double()
+    site.pairing = WithGiven(tuple(anchors[: site.encoding.n_anchors]))
+    torch.testing.assert_close(site(x), layer(x))
+
+
+def test_new_weights_know_their_wider_fan_in():
+    torch.manual_seed(0)
+    _, site, _ = anchored("conv2d, strided and padded", "difference")
+    bound = (8 * 9) ** -0.5  # what nn.Conv2d draws from, uniformly
+    assert 0.9 * bound < site.weight.abs().max() <= bound
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+@pytest.mark.parametrize(
+    ("layer", "shape"),
+    [
+        (nn.Linear(4, 3), (4,)),
+        (nn.Linear(4, 3), (5, 4)),
+        (nn.Sequential(nn.BatchNorm2d(4), nn.Conv2d(4, 3, 3)), (4, 6, 6)),
+        (nn.Sequential(nn.LayerNorm(4), nn.GELU()), (5, 4)),
+        (nn.TransformerEncoderLayer(4, 2, 8, batch_first=True, dropout=0.0), (5, 4)),
+    ],
+)
+def test_projection_begins_by_reading_the_input_back(layer, shape, encoding):
+    network = nn.Sequential(nn.Identity(), layer)
+    _, name = anchor_entry(network, get_encoding(encoding), "1")
+    x = torch.randn(6, *shape)
+    expected = layer.train()(x)
+    network.get_submodule(name).pairing = WithinBatch(
+        (torch.tensor([3, 4, 5, 0, 1, 2]),) * get_encoding(encoding).n_anchors
+    )
+    torch.testing.assert_close(network(x), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_masked_anchors_are_hidden_but_still_subtracted():
+    _, site, shape = anchored("linear", "difference")
+    x, r = torch.randn(5, *shape).double(), torch.randn(5, *shape).double()
+    tuples = site.encode(x, (r,), torch.tensor(True))
+    torch.testing.assert_close(tuples, torch.cat([torch.zeros_like(r), x - r], dim=1))
+    torch.testing.assert_close(site.encode(x, (r,), torch.tensor(False)), torch.cat([r, x - r], dim=1))

@@ -1,0 +1,204 @@
+"""What happens in train(): which anchors an input meets, which are kept, what the options do."""
+
+import copy
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+from torch.nn import functional as F
+
+from deltauq.core import SetPrior
+from deltauq.nn import Anchored, anchored_loss
+from deltauq.nn._pairing import WithGiven, derangement, reversal
+
+
+def tuples_seen(net, x):
+    """Return the tuples the stem saw in one training pass."""
+    seen = []
+    original = net.site.wide
+    net.site.wide = lambda tuples: (seen.append(tuples.detach()), original(tuples))[1]
+    net.train()(x)
+    del net.site.wide
+    return seen[-1]
+
+
+@given(st.integers(2, 50), st.integers(1, 3), st.integers(0, 1000))
+def test_derangement_is_a_permutation_without_fixed_points(n, n_sources, seed):
+    torch.manual_seed(seed)
+    sources = derangement(n, n_sources, torch.device("cpu"))
+    for rows in sources:
+        assert sorted(rows.tolist()) == list(range(n))
+    if n > n_sources:
+        together = torch.stack([torch.arange(n), *sources])
+        assert all(len(set(column.tolist())) == n_sources + 1 for column in together.T)
+
+
+def test_reversal_is_the_papers():
+    x = torch.randn(6, 2)
+    assert torch.equal(x[reversal(6, 1, x.device)[0]], x.flip(0))
+
+
+def test_anchors_are_other_rows_of_the_batch_and_new_each_time(mlp):
+    net, x = Anchored(mlp), torch.randn(20, 5)
+    first, second = tuples_seen(net, x), tuples_seen(net, x)
+    anchors, deltas = first.split(5, dim=1)
+    assert sorted(anchors.tolist()) == sorted(x.tolist())
+    assert (deltas.abs().sum(1) > 0).all()
+    torch.testing.assert_close(anchors + deltas, x)
+    assert not torch.equal(first, second)
+
+
+def test_reverse_and_priors_as_training_anchors(mlp):
+    x = torch.randn(20, 5)
+    anchors = tuples_seen(Anchored(copy.deepcopy(mlp), train_anchors="reverse"), x)[:, :5]
+    assert torch.equal(anchors, x.flip(0))
+    grid = torch.full((3, 5), 7.0)
+    for given_anchors in (grid, SetPrior(grid)):
+        anchors = tuples_seen(Anchored(copy.deepcopy(mlp), train_anchors=given_anchors), x)[:, :5]
+        assert (anchors == 7.0).all()
+    normal = tuples_seen(Anchored(copy.deepcopy(mlp), train_anchors="normal"), 5.0 + x)[:, :5]
+    assert not set(normal.flatten().tolist()) & set((5.0 + x).flatten().tolist())
+    assert 4.0 < normal.mean() < 6.0
+
+
+def test_reservoir_keeps_the_last_inputs_until_anchors_are_set(mlp):
+    net, x = Anchored(mlp, n_anchors=4), torch.arange(100.0).reshape(20, 5)
+    assert net.anchors.numel() == 0
+    net(x[:3])
+    assert torch.equal(net.anchors, x[[0, 1, 2, 0]])
+    net(x[3:6])
+    assert torch.equal(net.anchors, x[[0, 3, 4, 5]])
+    net(x[6:16])
+    assert torch.equal(net.anchors, x[12:16])
+    net.set_anchors(x[:4])
+    net(x[16:])
+    assert sorted(net.anchors.tolist()) == x[:4].tolist()
+    net.set_anchors(None)
+    net(x[16:])
+    assert torch.equal(net.anchors, x[16:])
+
+
+def test_set_anchors_draws_from_more_and_takes_all_of_fewer(mlp):
+    net, x = Anchored(mlp, n_anchors=4), torch.randn(20, 5)
+    net.set_anchors(x)
+    assert len({tuple(a) for a in net.anchors.tolist()} & {tuple(a) for a in x.tolist()}) == 4
+    drawn = net.anchors
+    net.set_anchors(x)
+    assert torch.equal(net.anchors, drawn)
+    net.set_anchors(x, random_state=1)
+    assert not torch.equal(net.anchors, drawn)
+    net.set_anchors(x[:3])
+    assert len(net.anchors) == 3
+    net.set_anchors(x, 20)
+    assert len(net.anchors) == 20
+    labels = [0] * 18 + [1] * 2
+    net.set_anchors(x, 4, prior="balanced", labels=labels)
+    assert sum(a in x[18:].tolist() for a in net.anchors.tolist()) == 2
+
+
+def test_evaluation_is_the_mean_over_stored_anchors(mlp):
+    net, x = Anchored(mlp, n_anchors=4), torch.randn(7, 5)
+    net(x)
+    net.eval()
+    passes = []
+    for k in range(4):
+        net.site.pairing = WithGiven((net.anchors[k].expand_as(x),))
+        passes.append(net.module(x))
+    torch.testing.assert_close(net(x), torch.stack(passes).mean(0))
+
+
+def test_before_any_anchor_there_is_one_of_zeros_and_one_warning(mlp):
+    net, x = Anchored(mlp).eval(), torch.randn(7, 5)
+    with pytest.warns(UserWarning, match="no anchors yet"):
+        outputs = net(x)
+    assert torch.equal(outputs, net(x))
+    net.site.pairing = WithGiven((torch.zeros_like(x),))
+    torch.testing.assert_close(outputs, net.module(x))
+
+
+def test_a_batch_of_one_meets_stored_anchors(mlp):
+    net, x = Anchored(mlp, n_anchors=3), torch.randn(8, 5)
+    tuples = tuples_seen(net, x[:1])
+    assert torch.equal(tuples[:, :5], x[:1])  # nothing stored yet: itself
+    net.set_anchors(x[4:7])
+    tuples = tuples_seen(net, x[:1])
+    assert tuples[0, :5].tolist() in x[4:7].tolist()
+    F.mse_loss(net(x[:1]), torch.zeros(1, 2)).backward()
+
+
+def test_masking_takes_whole_batches_at_its_rate(mlp):
+    net, x = Anchored(mlp, mask=0.25), torch.randn(16, 5)
+    hidden = []
+    for _ in range(400):
+        zeros = tuples_seen(net, x)[:, :5] == 0
+        assert zeros.all() or not zeros.any()
+        assert bool(net.masked) == bool(zeros.all())
+        hidden.append(bool(net.masked))
+    assert 0.18 < sum(hidden) / 400 < 0.32
+    net.eval()
+    assert torch.equal(net(x), net(x))
+
+
+def test_same_seed_same_training(mlp):
+    def train():
+        torch.manual_seed(3)
+        net = Anchored(copy.deepcopy(mlp), mask=0.2)
+        optimiser = torch.optim.SGD(net.parameters(), 0.1)
+        x = torch.randn(32, 5)
+        for _ in range(5):
+            optimiser.zero_grad()
+            F.mse_loss(net(x), x[:, :2]).backward()
+            optimiser.step()
+        return net.posterior(x).var
+
+    assert torch.equal(train(), train())
+
+
+def test_loss_without_options_is_the_criterion(mlp):
+    net, x, y = Anchored(mlp), torch.randn(16, 5), torch.randn(16, 2)
+    torch.manual_seed(1)
+    plain = F.mse_loss(net(x), y)
+    torch.manual_seed(1)
+    assert torch.equal(anchored_loss(net, F.mse_loss, x, y), plain)
+
+
+def test_loss_with_several_anchors_asks_for_consistency(mlp):
+    net, x, y = Anchored(mlp), torch.randn(16, 5), torch.randn(16, 2)
+    torch.manual_seed(1)
+    outputs = net(torch.cat([x] * 3))
+    spread = outputs.reshape(3, 16, 2).var(0, unbiased=False).mean()
+    expected = F.mse_loss(outputs, torch.cat([y] * 3)) + 0.7 * spread
+    torch.manual_seed(1)
+    loss = anchored_loss(net, F.mse_loss, x, y, n_anchors=3, consistency=0.7)
+    torch.testing.assert_close(loss, expected)
+
+
+def test_uniform_target_for_masked_batches(mlp):
+    net, x, y = Anchored(mlp, mask=0.5), torch.randn(16, 5), torch.randint(2, (16,))
+    for seed in range(6):
+        torch.manual_seed(seed)
+        outputs = net(x)
+        uniform = F.cross_entropy(outputs, torch.full_like(outputs, 0.5))
+        expected = uniform if net.masked else F.cross_entropy(outputs, y)
+        torch.manual_seed(seed)
+        loss = anchored_loss(nn.Sequential(net), F.cross_entropy, x, y, masked_target="uniform")
+        torch.testing.assert_close(loss, expected)
+
+
+def test_consistency_training_narrows_the_spread(mlp):
+    x = torch.randn(64, 5)
+    y = x[:, :2] * x[:, 2:4]
+
+    def spread_after(consistency):
+        torch.manual_seed(0)
+        net = Anchored(copy.deepcopy(mlp))
+        optimiser = torch.optim.Adam(net.parameters(), 1e-2)
+        for _ in range(100):
+            optimiser.zero_grad()
+            anchored_loss(net, F.mse_loss, x, y, n_anchors=4, consistency=consistency).backward()
+            optimiser.step()
+        return float(net.posterior(torch.randn(50, 5)).var.mean())
+
+    assert spread_after(5.0) < 0.5 * spread_after(0.0)
