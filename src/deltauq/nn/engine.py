@@ -147,7 +147,9 @@ def _run_epoch(
 ) -> float:
     """Take the steps of an epoch and return its mean loss."""
     n_steps = epochs.steps(drop_last=drop_last)
-    total, rows = torch.zeros((), device=fabric.device), 0
+    # Summed on the device: asking for the loss of every step would make the CPU wait for each of them.
+    exact = torch.float32 if fabric.device.type == "mps" else torch.float64
+    total, rows = torch.zeros((), device=fabric.device, dtype=exact), 0
     for k, batch in enumerate(epochs.batches(epoch, drop_last=drop_last)):
         set_rate(optimizer, recipe.rate(epoch + k / n_steps))
         n = len(batch.x)

@@ -1,0 +1,260 @@
+"""The training engine: what a run is made of, and that nothing outside the recipe changes it."""
+
+import copy
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from deltauq.nn import MLP, Anchored
+from deltauq.nn.engine import fit, share_of
+from deltauq.nn.epochs import Batch, Epochs, as_inputs, crop_and_flip, draw_order
+from deltauq.nn.recipe import Recipe
+
+RECIPE = Recipe(epochs=3, batch_size=16, lr=1e-2)
+
+
+@pytest.fixture
+def table():
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(70, 3, generator=generator, dtype=torch.float64)
+    return x, x[:, :1] * x[:, 1:2]
+
+
+def make(anchored=True, seed=0, **options):
+    torch.manual_seed(seed)
+    net = MLP(3, hidden=(8, 8), **options).double()
+    return Anchored(net, 5) if anchored else net
+
+
+def weights(net):
+    return torch.cat([parameter.detach().reshape(-1) for parameter in net.parameters()])
+
+
+def test_a_plain_run_is_a_plain_loop(table):
+    x, y = table
+    net = make(anchored=False)
+    by_hand = copy.deepcopy(net)
+    losses = fit(net, x, y, RECIPE).losses
+    optimizer = torch.optim.Adam(by_hand.parameters(), lr=1e-2)
+    for epoch in range(3):
+        order = draw_order(70, 16, epoch, 0, n_sources=1, reverse=False, mask=0.0, drop_last=False)
+        total = 0.0
+        for rows in [*order.rows[0], *order.rows[1]]:
+            optimizer.zero_grad()
+            loss = nn.functional.mse_loss(by_hand(x[rows]), y[rows])
+            loss.backward()
+            optimizer.step()
+            total += len(rows) * float(loss.detach())
+        assert losses[epoch] == pytest.approx(total / 70)
+    torch.testing.assert_close(weights(net), weights(by_hand))
+
+
+@pytest.mark.parametrize("anchored", [False, True])
+def test_a_run_learns_and_repeats_itself_and_leaves_other_randomness_alone(table, anchored):
+    x, y = table
+    recipe = replace(RECIPE, epochs=40)
+    nets = [make(anchored, dropout=0.1) for _ in range(2)]
+    torch.manual_seed(7)
+    before = torch.get_rng_state()
+    histories = [fit(net, x, y, recipe) for net in nets]
+    assert torch.equal(torch.get_rng_state(), before)
+    assert histories[0].losses == histories[1].losses
+    assert torch.equal(weights(nets[0]), weights(nets[1]))
+    assert histories[0].losses[-1] < 0.5 * histories[0].losses[0]
+    assert not nets[0].training
+    if anchored:
+        assert nets[0].anchors.shape == (5, 3) and nets[0].anchors_are_set
+        assert (nets[0].posterior(x).var > 0).all()
+
+
+def test_every_row_comes_once_and_meets_another(table):
+    seen = []
+    epochs = Epochs(torch.arange(70.0)[:, None], table[1], RECIPE, n_sources=2)
+    for batch in epochs.batches(5, drop_last=False):
+        seen += batch.x[:, 0].tolist()
+        first, second = batch.x[batch.anchors][..., 0]
+        assert not (first == batch.x[:, 0]).any() and not (second == batch.x[:, 0]).any()
+        assert not (first == second).any()
+    assert sorted(seen) == list(range(70))
+    assert epochs.steps(drop_last=False) == 5 and epochs.steps(drop_last=True) == 4
+    assert sum(1 for _ in epochs.batches(0, drop_last=True)) == 4
+
+
+def test_a_mask_hides_batches_as_often_as_asked():
+    masked = torch.cat(
+        [
+            draw_order(1000, 10, epoch, 0, n_sources=1, reverse=False, mask=0.25, drop_last=True).masked[0]
+            for epoch in range(20)
+        ]
+    )
+    assert abs(float(masked.float().mean()) - 0.25) < 4 * (0.25 * 0.75 / 2000) ** 0.5
+
+
+def test_rates_follow_their_schedules():
+    steps = Recipe(epochs=10, lr=1.0, schedule="steps", milestones=(4, 8), gamma=0.1)
+    assert [steps.rate(e) for e in (0, 3.99, 4, 8)] == pytest.approx([1, 1, 0.1, 0.01])
+    linear = Recipe(epochs=10, lr=1.0, schedule="linear", warmup=2)
+    assert [linear.rate(e) for e in (0, 1, 2, 6, 10)] == pytest.approx([0, 0.5, 1, 0.5, 0])
+    cosine = Recipe(epochs=10, lr=1.0, schedule="cosine")
+    assert [cosine.rate(e) for e in (0, 5, 10)] == pytest.approx([1, 0.5, 0])
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ({"epochs": 0}, "at least 1"),
+        ({"optimizer": "lion"}, "'lion'"),
+        ({"schedule": "triangle"}, "'triangle'"),
+        ({"mask": 1.0}, "below 1"),
+    ],
+)
+def test_a_recipe_says_what_is_wrong_with_it(words, message):
+    with pytest.raises(ValueError, match=message):
+        Recipe(**words)
+
+
+def test_bad_data_is_refused(table):
+    x, y = table
+    with pytest.raises(ValueError, match="equally many rows"):
+        fit(make(), x, y[:5], RECIPE)
+    with pytest.raises(ValueError, match="images"):
+        fit(make(), x, y, replace(RECIPE, augment="crop-flip"))
+
+
+def test_crops_and_mirrors_are_those_of_numpy():
+    images = torch.randint(1, 255, (6, 3, 8, 8), dtype=torch.uint8)
+    rows = torch.tensor([4, 4, 0, 5])
+    found = crop_and_flip(images, rows, torch.Generator().manual_seed(3))
+    generator = torch.Generator().manual_seed(3)
+    top, left = (torch.randint(9, (4, 1), generator=generator)[:, 0] for _ in range(2))
+    flip = torch.randint(2, (4, 1), generator=generator, dtype=torch.bool)[:, 0]
+    assert flip.any() and not flip.all()
+    padded = np.pad(images.numpy(), ((0, 0), (0, 0), (4, 4), (4, 4)))
+    for k, row in enumerate(rows):
+        crop = padded[row, :, top[k] : top[k] + 8, left[k] : left[k] + 8]
+        np.testing.assert_array_equal(found[k], crop[..., ::-1] if flip[k] else crop)
+
+
+def test_images_are_scaled_and_normalised_by_channel():
+    images = torch.randint(256, (5, 3, 4, 4), dtype=torch.uint8)
+    mean, std = torch.tensor([0.1, 0.2, 0.3]), torch.tensor([0.5, 1.0, 2.0])
+    x = as_inputs(images, (mean, std), channels_last=True)
+    expected = (images.double() / 255 - mean.view(3, 1, 1)) / std.view(3, 1, 1)
+    torch.testing.assert_close(x.double(), expected, rtol=1e-5, atol=1e-6)
+    assert x.is_contiguous(memory_format=torch.channels_last)
+
+
+def test_images_are_trained_on_with_augmentation_and_masks():
+    x = torch.randint(256, (40, 3, 8, 8), dtype=torch.uint8)
+    y = torch.arange(40) % 2
+    x[y == 1] //= 4
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(144, 2))
+    recipe = replace(RECIPE, epochs=20, augment="crop-flip", mask=0.25, channels_last=True)
+    history = fit(Anchored(net, 4), x, y, recipe, normalise=(torch.full((3,), 0.5), torch.ones(3)))
+    assert history.losses[-1] < 0.5 * history.losses[0]
+
+
+def test_shares_of_a_batch_keep_its_pairs():
+    x = torch.arange(8.0)[:, None]
+    batch = Batch(x, x, torch.arange(8).roll(1)[None], torch.tensor(False))
+    shares = [share_of(batch, rank, 2) for rank in range(2)]
+    torch.testing.assert_close(torch.cat([share.x for share in shares]), x)
+    anchors = torch.cat([share.anchors for share in shares], dim=1)[0]
+    torch.testing.assert_close(anchors, x.roll(1, 0))
+
+
+TWO_PROCESSES = """
+import sys, torch
+from lightning_fabric import Fabric
+from deltauq.nn import MLP, Anchored
+from deltauq.nn.engine import fit
+from deltauq.nn.recipe import Recipe
+devices = int(sys.argv[1])
+torch.set_num_threads(1)
+strategy = "ddp" if devices > 1 else "auto"
+fabric = Fabric(accelerator="cpu", devices=devices, strategy=strategy)
+fabric.launch()
+generator = torch.Generator().manual_seed(0)
+x = torch.randn(64, 3, generator=generator, dtype=torch.float64)
+torch.manual_seed(0)
+net = Anchored(MLP(3, hidden=(8, 8)).double(), 5)
+history = fit(net, x, x[:, :1] * x[:, 1:2], Recipe(epochs=4, batch_size=16, mask=0.3), fabric=fabric)
+if fabric.is_global_zero:
+    print("LOSSES", *history.losses)
+"""
+
+
+@pytest.mark.slow
+def test_two_processes_give_the_loss_curve_of_one(tmp_path):
+    script = tmp_path / "run.py"
+    script.write_text(TWO_PROCESSES)
+    curves = []
+    for devices in ("1", "2"):
+        done = subprocess.run(
+            [sys.executable, str(script), devices], capture_output=True, text=True, timeout=240
+        )
+        assert done.returncode == 0, done.stderr
+        line = next(line for line in done.stdout.splitlines() if line.startswith("LOSSES"))
+        curves.append([float(word) for word in line.split()[1:]])
+    np.testing.assert_allclose(curves[1], curves[0], rtol=1e-10)
+
+
+RESUMABLE = """
+import sys, time, torch
+from deltauq.nn import MLP, Anchored
+from deltauq.nn.engine import fit
+from deltauq.nn.recipe import Recipe
+torch.set_num_threads(1)
+torch.manual_seed(0)
+x = torch.randn(64, 3)
+net = Anchored(MLP(3, hidden=(8, 8), dropout=0.2), 5)
+def progress(epoch, loss):
+    print(epoch, flush=True)
+    time.sleep(float(sys.argv[2]))
+recipe = Recipe(epochs=12, batch_size=16, mask=0.2)
+fit(net, x, x[:, :1] ** 2, recipe, checkpoint=sys.argv[1] + ".ckpt", progress=progress)
+net.save(sys.argv[1] + ".safetensors")
+"""
+
+
+@pytest.mark.slow
+def test_a_killed_run_resumes_to_the_same_weights(tmp_path):
+    script = tmp_path / "run.py"
+    script.write_text(RESUMABLE)
+
+    def command(name, pause):
+        return [sys.executable, str(script), str(tmp_path / name), str(pause)]
+
+    subprocess.run(command("whole", 0), check=True, capture_output=True, timeout=240)
+    with subprocess.Popen(command("killed", 0.2), stdout=subprocess.PIPE, text=True) as killed:
+        for line in killed.stdout:
+            if line.strip() == "5":
+                break
+        time.sleep(0.05)
+        killed.kill()
+    again = subprocess.run(command("killed", 0), check=True, capture_output=True, text=True, timeout=240)
+    assert int(again.stdout.split()[0]) > 5
+    from safetensors.torch import load_file
+
+    whole, resumed = (load_file(tmp_path / f"{name}.safetensors") for name in ("whole", "killed"))
+    assert whole.keys() == resumed.keys()
+    for name, tensor in whole.items():
+        assert torch.equal(tensor, resumed[name]), name
+
+
+def test_a_checkpoint_of_another_recipe_is_refused(table, tmp_path):
+    x, y = table
+    path = tmp_path / "run.ckpt"
+    fit(make(), x, y, RECIPE, checkpoint=path)
+    with pytest.raises(ValueError, match="another recipe: lr differ"):
+        fit(make(), x, y, replace(RECIPE, lr=0.5), checkpoint=path)
+    done = fit(make(), x, y, RECIPE, checkpoint=path)
+    assert len(done.losses) == 3
+    assert [entry.name for entry in tmp_path.iterdir()] == ["run.ckpt"]
