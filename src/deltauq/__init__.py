@@ -8,16 +8,18 @@ from typing import TYPE_CHECKING, Any
 from deltauq._version import __version__
 
 if TYPE_CHECKING:
+    from deltauq.assessment import assess
     from deltauq.core import Posterior
     from deltauq.estimators import AnchoredClassifier, AnchoredRegressor
 
-__all__ = ["AnchoredClassifier", "AnchoredRegressor", "Posterior", "__version__"]
+__all__ = ["AnchoredClassifier", "AnchoredRegressor", "Posterior", "__version__", "assess"]
 
 # Loaded on first use, so that `import deltauq` costs next to nothing.
 _ROOMS = {
     "AnchoredClassifier": "deltauq.estimators",
     "AnchoredRegressor": "deltauq.estimators",
     "Posterior": "deltauq.core",
+    "assess": "deltauq.assessment",
 }
 
 

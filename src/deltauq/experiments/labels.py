@@ -15,6 +15,14 @@ METHODS = {
     "tree-spread-100": "100 trees' spread",
     "quantile-forest": "quantile forest",
     "ngboost": "NGBoost",
+    "scaled": "plain, logits × 0.5",
+    "energy": "plain, energy",
+    "delta-mean": "Δ, mean",
+    "delta-mean-scaled": "Δ, mean × 0.5",
+    "delta-trivial": "Δ, trivial encoding",
+    "delta-masked": "Δ-UQ, masked",
+    "mc-dropout": "MC dropout",
+    "duq": "DUQ",
 }
 
 # Underscores and hyphens become spaces, where a narrow column may break.

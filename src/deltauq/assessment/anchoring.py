@@ -1,0 +1,37 @@
+"""How the anchored methods are set for a comparison."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+QUICK_PAIRS = 10_000
+MIN_TRAIN_ANCHORS = 20
+
+
+@dataclass(frozen=True)
+class Anchoring:
+    """The anchors of the anchored methods.
+
+    Attributes
+    ----------
+    n_anchors : int or "default"
+        K; "default" leaves it to the estimator.
+    n_train_anchors : int, "auto" or "quick"
+        M. "quick" is a tenth of the pairs that "auto" makes, but at least 20 anchors: a comparison fits
+        every fold anew, and an anchored forest takes minutes otherwise.
+    """
+
+    n_anchors: int | str = "default"
+    n_train_anchors: int | str = "quick"
+
+    def for_rows(self, n: int) -> Anchoring:
+        """Return the same with "quick" replaced by a number for n rows."""
+        if self.n_train_anchors != "quick":
+            return self
+        return replace(self, n_train_anchors=min(n, max(MIN_TRAIN_ANCHORS, QUICK_PAIRS // n)))
+
+    def words(self) -> dict[str, Any]:
+        """Return the arguments for `AnchoredRegressor` or `AnchoredClassifier`."""
+        words: dict[str, Any] = {"n_train_anchors": self.n_train_anchors}
+        return words if self.n_anchors == "default" else {**words, "n_anchors": self.n_anchors}

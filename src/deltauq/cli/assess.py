@@ -1,0 +1,145 @@
+"""`deltauq assess`."""
+
+import json
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from deltauq.cli.complaints import BadInput, check_writable, complaint_about
+from deltauq.cli.models import ModelWord, build_model
+from deltauq.cli.progress import progress_bar
+from deltauq.cli.tables import UserTable, load_table
+
+if TYPE_CHECKING:
+    from deltauq.assessment import Assessment
+
+MAX_ROWS = 2000
+
+
+class TaskWord(StrEnum):
+    """What `--task` may be."""
+
+    auto = "auto"
+    regression = "regression"
+    classification = "classification"
+
+
+def register(app: Any) -> None:
+    """Add the command to the app."""
+    import typer
+
+    @app.command()
+    def assess(
+        file: Annotated[Path, typer.Argument(help="A table: CSV (also .gz) or Parquet.")],
+        target: Annotated[str, typer.Option(help="The column to predict.")],
+        model: Annotated[
+            ModelWord, typer.Option(help="The model to assess; a forest has 50 trees.")
+        ] = ModelWord.forest,
+        task: Annotated[TaskWord, typer.Option(help="What kind of target it is.")] = TaskWord.auto,
+        folds: Annotated[int, typer.Option(min=2, help="Folds.")] = 5,
+        html: Annotated[Path | None, typer.Option(help="Also write a page with figures.")] = None,
+        as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as JSON.")] = False,
+        max_rows: Annotated[int, typer.Option(min=1, help="Use no more rows.")] = MAX_ROWS,
+        jobs: Annotated[int, typer.Option(min=1, help="Processes.")] = 1,
+        seed: Annotated[int, typer.Option(min=0, help="For everything random.")] = 0,
+    ) -> None:
+        """Say whether anchoring helps a model on your table: plain, anchored and cheap rivals compared."""
+        if html is not None:
+            check_writable(html)
+            import_module("plotly")
+        table = load_table(file, target, task.value, max_rows, seed)
+        found = run_assess(table, model, folds=folds, jobs=jobs, seed=seed)
+        if html is not None:
+            with complaint_about(html):
+                found.save_html(html, f"{target} of {file.name}, {model.value}")
+        about = {"file": str(file), "target": target, "model": model.value, "columns": table.X.shape[1]}
+        if as_json:
+            page = None if html is None else str(html.resolve())
+            print(json.dumps({**about, **found.numbers(), "notes": table.notes, "page": page}))
+            return
+        show(found, table.notes)
+        if html is not None:
+            print(f"Page: {html.resolve()}")
+
+
+def run_assess(table: UserTable, word: ModelWord, *, folds: int, jobs: int, seed: int) -> "Assessment":
+    """Compare the methods on a table, with a progress bar.
+
+    Parameters
+    ----------
+    table : UserTable
+    word : ModelWord
+    folds, jobs, seed : int
+
+    Returns
+    -------
+    assessment : Assessment
+        In the units of the target.
+    """
+    from deltauq.assessment import assess
+
+    y, unit = table.y, 1.0
+    if table.task == "regression":
+        # Support vector machines and networks need a target of about unit size; to the others it is all one.
+        unit = float(table.y.std())
+        y = (table.y - table.y.mean()) / unit
+    with warnings.catch_warnings(), _progress() as tick:
+        # Of categories that a fold has not met, and of networks that might have gained by more epochs.
+        warnings.simplefilter("ignore")
+        try:
+            found = assess(
+                build_model(word, table),
+                table.X,
+                y,
+                cv=folds,
+                n_jobs=jobs,
+                random_state=seed,
+                progress=tick,
+            )
+        except ValueError as error:
+            raise BadInput(str(error)) from error
+    return found.rescaled(unit) if table.task == "regression" else found
+
+
+def show(found: "Assessment", notes: list[str]) -> None:
+    """Print an assessment: the notes, the table with the advised method in bold, the advice."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console()
+    for note in notes:
+        console.print(Text(note))
+    grid = Table(
+        title=found.heading(),
+        title_justify="left",
+        title_style="bold",
+        caption=found.legend(),
+        caption_justify="left",
+        box=box.SIMPLE,
+        padding=(0, 1, 0, 0),
+    )
+    for column, name in enumerate(found.header()):
+        # Names may wrap, numbers may not.
+        longest = max(len(cells[column]) for cells in found.cells())
+        grid.add_column(name, justify="right" if column else "left", min_width=longest if column else None)
+    for method, cells in zip(found.methods, found.cells(), strict=True):
+        grid.add_row(*cells, style="bold" if method == found.verdict.method else "")
+    console.print(grid)
+    console.print(Text(f"\n{found.verdict.sentence}"))
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[int, int], None]]:
+    """Show a progress bar on stderr, and yield the function that moves it after each fit."""
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+
+    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("fits"), TimeElapsedColumn())
+    with progress_bar(*columns) as progress:
+        bar = progress.add_task("", total=None)
+        yield lambda done, total: progress.update(bar, completed=done, total=total)

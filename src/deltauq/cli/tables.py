@@ -1,0 +1,188 @@
+"""The user's table: read, checked, and parted into features and target, or refused in one line."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import re
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from deltauq.cli.complaints import BadInput
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+DELIMITERS = ",;\t|"
+SNIFFED = 64 * 1024
+FEW_VALUES = 10
+"""Whole numbers with no more different values than this are taken for classes."""
+MANY_WORDS = 0.5
+"""A column of words with more different ones than this share of rows tells rows apart, not kinds."""
+
+
+@dataclass(frozen=True)
+class UserTable:
+    """A table that is ready to be learnt from.
+
+    Attributes
+    ----------
+    X : DataFrame of shape (n, d)
+        Numbers, with NaN where they are missing, and strings.
+    y : array of shape (n,)
+        Floats, or strings.
+    task : {"regression", "classification"}
+    notes : list of str
+        What was left out or decided on the way.
+    """
+
+    X: pd.DataFrame
+    y: np.ndarray
+    task: str
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def numeric(self) -> list[str]:
+        """The names of the columns of numbers."""
+        return [name for name in self.X.columns if self.X[name].dtype.kind == "f"]
+
+
+def load_table(file: Path, target: str, task: str, max_rows: int, seed: int) -> UserTable:
+    """Read a CSV or Parquet file and part it into features and target.
+
+    Parameters
+    ----------
+    file : Path
+    target : str
+        A column's name.
+    task : {"auto", "regression", "classification"}
+    max_rows : int
+        Of more, as many are drawn at random.
+    seed : int
+        For that drawing.
+
+    Returns
+    -------
+    table : UserTable
+    """
+    frame, notes = read_frame(file), list[str]()
+    frame.columns = [str(name) for name in frame.columns]
+    _require_target(frame, target)
+    missing = int(frame[target].isna().sum())
+    if missing > 0:
+        notes.append(f"{missing:,} of {len(frame):,} rows were left out: {target} is missing there.")
+        frame = frame[frame[target].notna()]
+    if len(frame) == 0:
+        raise BadInput(f"{file} has no rows" if missing == 0 else f"{target} is missing in every row")
+    if len(frame) > max_rows:
+        notes.append(f"{max_rows:,} of {len(frame):,} rows, drawn at random (--max-rows).")
+        frame = frame.sample(max_rows, random_state=seed)
+    frame = frame.reset_index(drop=True)
+    y, task = _read_target(frame[target], task, notes)
+    return UserTable(_read_features(frame.drop(columns=target), notes), y, task, notes)
+
+
+def read_frame(file: Path) -> pd.DataFrame:
+    """Return the content of a CSV (also .gz) or Parquet file."""
+    try:
+        import pandas as pd
+    except ImportError as error:
+        raise BadInput("reading tables needs pandas: pip install pandas") from error
+    if not file.exists():
+        raise BadInput(f"{file} does not exist")
+    if file.is_dir():
+        raise BadInput(f"{file} is a folder")
+    try:
+        if file.suffix in (".parquet", ".pq"):
+            return pd.read_parquet(file)
+        return pd.read_csv(file, encoding="utf-8-sig", low_memory=False, **_dialect(file))
+    except ImportError as error:
+        raise BadInput("reading Parquet needs pyarrow: pip install pyarrow") from error
+    except pd.errors.EmptyDataError as error:
+        raise BadInput(f"{file} is empty") from error
+    except (OSError, ValueError, EOFError) as error:
+        raise BadInput(f"cannot read {file}: {str(error).splitlines()[0]}") from error
+
+
+def _dialect(file: Path) -> dict[str, str]:
+    """Return the delimiter, and the decimal comma where there is one, as arguments for pandas."""
+    opener = gzip.open if file.suffix == ".gz" else open
+    with opener(file, "rt", encoding="utf-8-sig", newline="") as stream:
+        sample = stream.read(SNIFFED)
+    try:
+        delimiter = csv.Sniffer().sniff(sample, DELIMITERS).delimiter
+    except csv.Error:
+        delimiter = ","  # a single column
+    has_comma = delimiter != "," and re.search(r"\d,\d", sample) and not re.search(r"\d\.\d", sample)
+    return {"sep": delimiter, "decimal": "," if has_comma else "."}
+
+
+def _require_target(frame: pd.DataFrame, target: str) -> None:
+    names = list(frame.columns)
+    if names.count(target) > 1:
+        raise BadInput(f"{target} names {names.count(target)} columns")
+    if target in names:
+        return
+    by_lower = {name.lower(): name for name in names}
+    near = [by_lower[name] for name in get_close_matches(target.lower(), by_lower, n=3)]
+    listed = ", ".join(names[:10]) + (", …" if len(names) > 10 else "")
+    hint = f"did you mean {' or '.join(near)}?" if near else f"the columns are {listed}"
+    raise BadInput(f"there is no column {target}: {hint}")
+
+
+def _read_target(column: pd.Series, task: str, notes: list[str]) -> tuple[np.ndarray, str]:
+    """Return the targets and the task."""
+    import pandas as pd
+
+    numbers = pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column)
+    n_values = int(column.nunique())
+    if n_values == 1:
+        raise BadInput(f"{column.name} is {column.iloc[0]} in every row: there is nothing to predict")
+    if task == "auto":
+        whole = numbers and bool(np.all(np.trunc(column) == column))
+        task = "classification" if not numbers or (whole and n_values <= FEW_VALUES) else "regression"
+        notes.append(f"{column.name} has {n_values:,} different values: {task} (--task).")
+    if task == "classification":
+        if n_values > len(column) / 2:
+            raise BadInput(f"{column.name} has {n_values:,} classes in {len(column):,} rows")
+        return column.astype(str).to_numpy(dtype=object), task
+    if not numbers:
+        raise BadInput(f"{column.name} is not numeric (first value: {column.iloc[0]}), as regression needs")
+    y = column.to_numpy(dtype=np.float64)
+    if not np.all(np.isfinite(y)):
+        raise BadInput(f"{column.name} has infinite values")
+    return y, task
+
+
+def _read_features(frame: pd.DataFrame, notes: list[str]) -> pd.DataFrame:
+    """Return columns of floats and of strings; columns that can say nothing are left out."""
+    import pandas as pd
+
+    columns: dict[str, Any] = {}
+    dropped: list[str] = []
+    for name in frame.columns:
+        column = frame[name]
+        if isinstance(column, pd.DataFrame):
+            raise BadInput(f"{name} names {column.shape[1]} columns")
+        if pd.api.types.is_datetime64_any_dtype(column):
+            column = (column - column.min()) / pd.Timedelta(days=1)
+        is_number = pd.api.types.is_numeric_dtype(column)
+        if column.nunique() <= 1:
+            dropped.append(f"{name} (one value)")
+        elif name.startswith("Unnamed:") and is_number and column.is_monotonic_increasing:
+            dropped.append(f"{name} (row numbers)")
+        elif is_number:
+            columns[name] = column.astype("float64").replace([np.inf, -np.inf], np.nan)
+        elif column.nunique() > MANY_WORDS * len(column):
+            dropped.append(f"{name} (words that hardly repeat)")
+        else:
+            columns[name] = column.astype(object).where(column.notna(), "").astype(str).astype(object)
+    if dropped:
+        notes.append(f"Columns left out: {', '.join(dropped)}.")
+    if not columns:
+        raise BadInput("there are no columns left to predict from")
+    return pd.DataFrame(columns)

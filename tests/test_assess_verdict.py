@@ -1,0 +1,249 @@
+"""The rule behind the advice, on measures of each kind that are made up, and its statistics."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import ttest_1samp
+
+from deltauq.assessment import Advice, Measures, decide
+
+FOLDS = 5
+NOISE = np.array([-1.0, 0.5, 0.0, -0.5, 1.0])
+
+
+def regressor(mae, rank, *, seconds=1.0, noise=0.01, raw=0.6, width=10.0):
+    """Return one method's made-up measures; `noise` is relative for errors and absolute for the rank."""
+    rank = np.full(FOLDS, np.nan) if rank is None else rank + noise * NOISE
+    error = mae * (1 + noise * NOISE)
+    return {
+        "mae": error,
+        "rmse": 1.3 * error,
+        "spearman": rank,
+        "coverage_raw": np.full(FOLDS, raw),
+        "coverage": np.full(FOLDS, 0.9),
+        "width": np.full(FOLDS, width),
+        "fit_seconds": np.full(FOLDS, seconds),
+        "row_seconds": np.full(FOLDS, 1e-6),
+    }
+
+
+def regression(**methods):
+    methods = {name.replace("_", "-"): values for name, values in methods.items()}
+    return Measures("regression", {"plain": regressor(10.0, None, seconds=0.1), **methods}, overlap=0.25)
+
+
+def classifier(accuracy, log_loss, confidence, spread=None, *, seconds=1.0, noise=0.01):
+    nothing = np.full(FOLDS, np.nan)
+    return {
+        "accuracy": accuracy + noise * NOISE,
+        "log_loss": nothing if log_loss is None else log_loss * (1 + noise * NOISE),
+        "ece": np.full(FOLDS, 0.05),
+        "auroc_spread": nothing if spread is None else spread + noise * NOISE[::-1],
+        "auroc_confidence": confidence + noise * NOISE,
+        "fit_seconds": np.full(FOLDS, seconds),
+        "row_seconds": np.full(FOLDS, 1e-6),
+    }
+
+
+def classification(**methods):
+    return Measures("classification", methods, overlap=0.25)
+
+
+def assert_advice(measures, advice, method, *words):
+    verdict = decide(measures)
+    assert (verdict.advice, verdict.method) == (advice, method), verdict.sentence
+    assert str(verdict) == verdict.sentence
+    for word in words:
+        assert word in verdict.sentence
+
+
+def test_more_accurate_and_a_ranking_of_its_own():
+    measures = regression(anchored=regressor(8.0, 0.5), center=regressor(10.0, 0.5))
+    assert_advice(
+        measures, Advice.ANCHORING, "anchored", "predicts better", "8 against 10", "0.50", 'calibrate="cv"'
+    )
+
+
+def test_equally_accurate_with_a_ranking():
+    measures = regression(anchored=regressor(10.0, 0.3, raw=0.9), center=regressor(10.0, 0.3))
+    assert_advice(measures, Advice.ANCHORING, "anchored", "about as well")
+    assert "calibrate" not in decide(measures).sentence
+
+
+def test_a_ranking_whose_intervals_are_wide_is_for_ranking_only():
+    measures = regression(anchored=regressor(10.0, 0.3, width=40.0), center=regressor(10.0, 0.3))
+    assert_advice(measures, Advice.ANCHORING, "anchored", "rank only", "4 times as wide")
+
+
+def test_more_accurate_but_no_ranking_says_not_to_rely_on_sigma():
+    measures = regression(anchored=regressor(8.0, 0.01), center=regressor(10.0, 0.01))
+    assert_advice(measures, Advice.ANCHORING, "anchored", "do not rely on σ")
+
+
+def test_accuracy_lost_but_the_spread_ranks():
+    measures = regression(anchored=regressor(15.0, 0.5), center=regressor(10.0, 0.4))
+    assert_advice(
+        measures, Advice.SIGMA_ONLY, "center", 'center="estimator"', "costs accuracy", "15 against 10", "0.40"
+    )
+
+
+def test_the_same_sigma_everywhere():
+    measures = regression(anchored=regressor(10.0, None), center=regressor(10.0, None))
+    assert_advice(measures, Advice.DONT, "plain", "the same for every row", "intervals of one width")
+
+
+def test_a_spread_that_does_not_rank():
+    measures = regression(anchored=regressor(10.0, 0.05), center=regressor(10.0, 0.05))
+    assert_advice(measures, Advice.DONT, "plain", "does not rank", "0.05")
+
+
+def test_a_ranking_within_the_noise_is_none_and_the_sentence_says_so():
+    measures = regression(anchored=regressor(10.0, 0.2, noise=0.5), center=regressor(10.0, 0.2, noise=0.5))
+    assert_advice(measures, Advice.DONT, "plain", "within the noise of 5 folds")
+
+
+@pytest.mark.parametrize(("rank", "word"), [(0.7, "better"), (0.52, "as well")])
+def test_trees_that_rank_as_well_are_cheaper(rank, word):
+    measures = regression(
+        anchored=regressor(10.0, 0.5, seconds=20.0),
+        center=regressor(10.0, 0.5, seconds=20.1),
+        tree_spread=regressor(10.0, rank, seconds=0.5),
+    )
+    assert_advice(measures, Advice.DONT, "tree-spread", "the spread of its trees", word, "1/40 of the cost")
+
+
+def test_trees_that_rank_worse_are_no_reason_against():
+    measures = regression(
+        anchored=regressor(10.0, 0.5, seconds=20.0),
+        center=regressor(10.0, 0.5, seconds=20.1),
+        tree_spread=regressor(10.0, 0.3, seconds=0.5),
+    )
+    assert_advice(measures, Advice.ANCHORING, "anchored", "better than the spread of its trees", "0.30")
+
+
+def test_an_equal_rival_that_costs_more_is_no_reason_against():
+    rivals = {"anchored": regressor(10.0, 0.5, seconds=1.0), "center": regressor(10.0, 0.5, seconds=1.1)}
+    dear = regression(**rivals, ensemble=regressor(10.0, 0.5, seconds=3.0))
+    cheap = regression(**rivals, ensemble=regressor(10.0, 0.5, seconds=0.3))
+    assert_advice(dear, Advice.ANCHORING, "anchored", "about as well as an ensemble of 3")
+    assert_advice(cheap, Advice.DONT, "ensemble", "as well", "use an ensemble of 3")
+
+
+def test_a_rival_without_a_ranking_of_its_own_is_left_out():
+    # Not clearly below the anchored ranking, but not clearly above none either.
+    measures = regression(
+        anchored=regressor(10.0, 0.3), center=regressor(10.0, 0.3), ensemble=regressor(10.0, 0.2, noise=0.5)
+    )
+    assert_advice(measures, Advice.ANCHORING, "anchored")
+
+
+def test_of_equal_rivals_the_cheapest_is_named():
+    measures = regression(
+        anchored=regressor(10.0, 0.3, seconds=20.0),
+        center=regressor(10.0, 0.3, seconds=20.0),
+        tree_spread=regressor(10.0, 0.60, seconds=0.2),
+        ensemble=regressor(10.0, 0.61, seconds=0.6),
+    )
+    assert_advice(measures, Advice.DONT, "tree-spread")
+
+
+def test_a_small_loss_of_accuracy_is_none():
+    # Half a per cent, without any noise: certain, but of no matter.
+    measures = regression(anchored=regressor(10.05, 0.5), center=regressor(10.0, 0.5))
+    assert_advice(measures, Advice.ANCHORING, "anchored")
+
+
+def test_a_rival_that_only_predicts_better_is_not_praised_for_its_ranking():
+    measures = regression(
+        anchored=regressor(10.0, 0.01),
+        center=regressor(10.0, 0.01),
+        ensemble=regressor(9.0, 0.09, seconds=0.3),
+    )
+    assert_advice(
+        measures,
+        Advice.DONT,
+        "ensemble",
+        "does not rank",
+        "an ensemble of 3, which predicts better",
+        "9 against 10",
+    )
+    assert "ranks the errors" not in decide(measures).sentence
+
+
+def test_classes_found_better_by_the_spread():
+    measures = classification(
+        plain=classifier(0.9, 0.3, 0.7, seconds=0.1),
+        anchored=classifier(0.9, 0.3, 0.7, 0.85),
+        center=classifier(0.9, 0.3, 0.7, 0.85),
+    )
+    assert_advice(
+        measures, Advice.ANCHORING, "anchored", "the spread finds mistakes better", "0.85 against 0.70"
+    )
+
+
+def test_classes_with_better_probabilities_alone():
+    measures = classification(
+        plain=classifier(0.9, 0.6, 0.8, seconds=0.1),
+        anchored=classifier(0.9, 0.3, 0.8, 0.75),
+        center=classifier(0.9, 0.6, 0.8, 0.75),
+    )
+    assert_advice(measures, Advice.ANCHORING, "anchored", "log loss 0.3 against 0.6", "about as well as")
+
+
+def test_classes_where_accuracy_is_lost_for_better_probabilities():
+    measures = classification(
+        plain=classifier(0.9, 0.6, 0.7, seconds=0.1),
+        anchored=classifier(0.8, 0.3, 0.85, 0.8),
+        center=classifier(0.9, 0.6, 0.7, 0.8),
+    )
+    assert_advice(measures, Advice.SIGMA_ONLY, "center", "costs accuracy", "accuracy 0.8 against 0.9")
+
+
+def test_classes_where_the_plain_model_knows_as_much():
+    measures = classification(
+        plain=classifier(0.9, None, 0.8, seconds=0.1),
+        anchored=classifier(0.9, 0.3, 0.8, 0.75),
+        center=classifier(0.9, None, 0.8, 0.75),
+    )
+    assert_advice(measures, Advice.DONT, "plain", "no better than the plain model's", "use the plain model.")
+
+
+def test_a_classifier_without_mistakes_is_left_alone():
+    perfect = classifier(1.0, 0.01, np.nan, np.nan, noise=0.0)
+    measures = classification(plain=perfect, anchored=perfect, center=perfect)
+    assert_advice(measures, Advice.DONT, "plain", "the same for every row")
+
+
+@given(st.lists(st.floats(-1, 1), min_size=2, max_size=20), st.floats(0, 0.1))
+def test_without_overlap_a_difference_counts_where_a_t_test_says_so(gain, margin):
+    gain = np.array(gain)
+    if np.std(gain) < 1e-6:
+        return
+    p_value = ttest_1samp(gain, 0.0, alternative="greater").pvalue
+    measures = Measures("regression", {}, overlap=0.0)
+    assert measures.exceeds(gain, margin) == (p_value < 0.05 and np.mean(gain) > margin)
+
+
+def test_the_standard_error_knows_of_shared_rows():
+    gain = np.array([1.0, 2.0, 3.0, np.nan])
+    mean, error = Measures("regression", {}, overlap=0.25).mean_and_error(gain)
+    assert mean == 2.0
+    np.testing.assert_allclose(error, np.sqrt(1 / 3 + 0.25))
+
+
+def test_one_fold_decides_nothing():
+    assert not Measures("regression", {}, overlap=0.25).exceeds(np.array([np.nan, 9.0]), 0.0)
+
+
+@given(st.floats(1e-6, 1e6))
+def test_the_unit_of_the_target_does_not_matter(unit):
+    def scaled(mae, *arguments, **keywords):
+        return regressor(unit * mae, *arguments, width=unit * 10.0, **keywords)
+
+    methods = {
+        "plain": scaled(10.0, None, seconds=0.1),
+        "anchored": scaled(15.0, 0.5),
+        "center": scaled(10.0, 0.4),
+    }
+    assert decide(Measures("regression", methods, overlap=0.25)).advice is Advice.SIGMA_ONLY
