@@ -1,11 +1,12 @@
-"""An anchored network: its posterior against forming all pairs, its training step against the plain network's.
+"""An anchored network: its posterior against forming all pairs, its training step against the plain one's.
 
-The plain side forms the tuples [R, X - R] in blocks of as many pairs and passes them through the widened network.
-All sides run in turn, so that other load on the machine meets them alike; times are medians.
+The plain side forms the tuples [R, X - R] in blocks of as many pairs and passes them through the widened
+network. All sides run in turn, so that other load on the machine meets them alike; times are medians.
 
-A training step cannot cost less than its products: the first layer of the perceptron is a third of it, and takes
-twice as many columns, which makes (4a + 3b) / (2a + 3b) = 1.25 times the products for a = 784 * 512 weights there
-and b after it (no gradient reaches the input, so the first layer has two products a step, others three).
+A training step cannot cost less than its products: the first layer of the perceptron is a third of it and
+takes twice as many columns, which makes (4a + 3b) / (2a + 3b) = 1.25 times the products for the a = 784 * 512
+weights there and the b after it (no gradient reaches the input, so the first layer has two products a step,
+others three). Where the first layer is small, as in a convolutional network, anchoring costs next to nothing.
 """
 
 from __future__ import annotations

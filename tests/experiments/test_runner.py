@@ -7,7 +7,7 @@ import time
 import pytest
 
 from deltauq.experiments.results import ResultStore
-from deltauq.experiments.runner import Experiment, Outcome, run_experiment
+from deltauq.experiments.runner import Experiment, Outcome, chosen, run_experiment
 
 PROGRAM = """
 import sys, time
@@ -86,3 +86,11 @@ def test_a_killed_run_is_resumed_and_nothing_is_repeated(tmp_path, n_jobs):
     subprocess.run(command, check=True, capture_output=True)
     seeds = [line.cell["seed"] for line in ResultStore(path)]
     assert sorted(seeds) == list(range(12)), "complete, and no cell twice"
+
+
+def test_only_some_cells_are_run_where_asked():
+    cells = [{"method": method, "seed": seed} for method in "ab" for seed in range(2)]
+    assert chosen(cells, {"method": "a", "seed": "1"}) == [{"method": "a", "seed": 1}]
+    assert chosen(cells, None) == cells
+    with pytest.raises(ValueError, match="'colour'"):
+        chosen(cells, {"colour": "red"})

@@ -148,6 +148,18 @@ def test_only_networks_that_need_it_repeat_their_inputs():
     }
 
 
+@pytest.mark.parametrize("first", [(1, 3), (2, 1)], ids=["one input", "one anchor"])
+@pytest.mark.parametrize("make", [Residual, FixedRows])
+def test_what_was_tried_on_one_does_not_decide_for_many(make, first):
+    net = Anchored(make(), n_anchors=3).eval()
+    n, k = first
+    net.set_anchors(torch.randn(k, 5))
+    net(torch.randn(n, 5))
+    net.set_anchors(torch.randn(3, 5))
+    x = torch.randn(4, 5)
+    torch.testing.assert_close(net(x), pair_by_pair(net, x).mean(0))
+
+
 @pytest.mark.parametrize("encoding", ["difference", "identity", "two-anchor"])
 def test_linear_network_has_its_closed_form(encoding):
     """σ² of W[R; X - R] + b is the variance over anchors of what the anchors alone contribute."""

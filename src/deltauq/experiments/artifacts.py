@@ -1,4 +1,4 @@
-"""Arrays that several cells share, such as a network's outputs: made once and kept in the cache, not in git."""
+"""Arrays that several cells share, such as a network's outputs: made once, kept in the cache, not in git."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ import os
 import platform
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -79,7 +79,11 @@ class Experiment:
 
 
 def run_experiment(
-    experiment: Experiment, store: ResultStore, profile: str = "quick", n_jobs: int = 1
+    experiment: Experiment,
+    store: ResultStore,
+    profile: str = "quick",
+    n_jobs: int = 1,
+    only: Mapping[str, str] | None = None,
 ) -> Iterator[ResultLine]:
     """Run what is missing and yield each line as it is written.
 
@@ -92,13 +96,15 @@ def run_experiment(
     profile : {"quick", "paper"}
     n_jobs : int
         Processes.
+    only : mapping of str to str, optional
+        Run no other cells than those with these values, written as text.
 
     Yields
     ------
     line : ResultLine
     """
     provenance = _provenance()
-    cells = experiment.pending(store, profile)
+    cells = chosen(experiment.pending(store, profile), only)
     for cell, outcome, seconds in _compute(experiment, cells, profile, n_jobs):
         line = ResultLine(
             experiment=experiment.name,
@@ -112,6 +118,15 @@ def run_experiment(
         )
         store.append(line)
         yield line
+
+
+def chosen(cells: list[Cell], only: Mapping[str, str] | None) -> list[Cell]:
+    """Return the cells that have these values; a word that no cell has is an error."""
+    for word, value in (only or {}).items():
+        if cells and not any(word in cell for cell in cells):
+            raise ValueError(f"cells have the words {sorted({w for c in cells for w in c})}, not {word!r}.")
+        cells = [cell for cell in cells if str(cell.get(word)) == value]
+    return cells
 
 
 def _compute(

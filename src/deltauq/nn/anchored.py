@@ -244,7 +244,8 @@ class Anchored(AnchorStore):
     def _prepare(self, x: Tensor, anchors: Tensor) -> tuple[Tensor, Plan]:
         """Return what the anchors contribute to the anchored layer, and how to run the network with them."""
         part = self.site.anchor_part(self._reaching(anchors))
-        key = (x.shape[1:], x.dtype)
+        # One input, or one anchor, bears what several do not: a plan made for it is good for no other.
+        key = (x.shape[1:], x.dtype, x.shape[0] > 1, part.shape[0] > 1)
         if key not in self._plans:
             self._plans[key] = make_plan(self._run, self.module, x, part)
         return part, self._plans[key]
