@@ -146,8 +146,14 @@ def test_weights_that_something_else_decides():
     tied[1].weight = tied[0].weight
     with pytest.raises(ValueError, match=r"weight of layer '0' is shared with another layer.*at='0'"):
         Anchored(tied)
-    with pytest.raises(ValueError, match="no Linear"):  # its class is one of its own
+    with pytest.raises(ValueError, match=r"no Linear.*\(ParametrizedLinear\)"):  # a class of its own
         Anchored(nn.Sequential(spectral_norm(nn.Linear(4, 4))))
+    with pytest.raises(ValueError, match=r"no Linear.*\(LazyLinear\)"):
+        Anchored(nn.Sequential(nn.LazyLinear(4)))
+    with pytest.warns(FutureWarning, match="weight_norm"):
+        normed = nn.utils.weight_norm(nn.Linear(4, 4))
+    with pytest.raises(ValueError, match=r"weight of layer '' is computed from other parameters"):
+        Anchored(normed)
     with pytest.raises(ValueError, match=r"is anchored already, at 'layers\.0'"):
         Anchored(Anchored(MLP(3, n_frequencies=0)).module)
 

@@ -176,6 +176,13 @@ def test_networks_that_cannot_be_anchored_there_say_why(network, shape, message)
         Anchored(network())(torch.randn(4, *shape))
 
 
+def test_a_layer_that_is_never_reached_is_found_out_in_evaluation_too():
+    net = Anchored(Unused()).eval()
+    net.set_anchors(torch.randn(3, 5))
+    with pytest.raises(ValueError, match="without reaching the anchored layer 'spare'"):
+        net(torch.randn(4, 5))
+
+
 def test_several_consumers_of_a_hidden_tensor():
     with pytest.raises(ValueError, match=r"enters 'stages.1.0.conv1' also enters stages.1.0.shortcut"):
         Anchored(ResNet18(), at="stages.1.0.conv1")(torch.randn(4, 3, 8, 8))

@@ -87,6 +87,7 @@ def test_new_weights_know_their_wider_fan_in():
         (nn.Linear(4, 3), (4,)),
         (nn.Linear(4, 3), (5, 4)),
         (nn.Sequential(nn.BatchNorm2d(4), nn.Conv2d(4, 3, 3)), (4, 6, 6)),
+        (nn.Sequential(nn.GroupNorm(2, 4), nn.Flatten()), (4, 6)),
         (nn.Sequential(nn.LayerNorm(4), nn.GELU()), (5, 4)),
         (nn.TransformerEncoderLayer(4, 2, 8, batch_first=True, dropout=0.0), (5, 4)),
     ],

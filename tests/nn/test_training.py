@@ -128,6 +128,19 @@ def test_a_batch_of_one_meets_stored_anchors(mlp):
     F.mse_loss(net(x[:1]), torch.zeros(1, 2)).backward()
 
 
+def test_callers_may_pair_inputs_themselves(mlp):
+    net, x = Anchored(mlp, n_anchors=4), torch.randn(6, 5)
+    rows = torch.tensor([[5, 4, 3, 2, 1, 0]])
+    by_rows, by_values = net(x, rows), net(x, x[rows])
+    torch.testing.assert_close(by_rows, by_values)
+    assert net.anchors.numel() == 0
+    tuples = torch.cat([torch.zeros_like(x), x - x.flip(0)], dim=1)
+    expected = net.module[2](net.module[1](net.site.wide(tuples)))
+    torch.testing.assert_close(net.eval()(x, rows, torch.tensor(True)), expected)
+    with pytest.raises(ValueError, match=r"Difference\(\) takes 1 anchor"):
+        net(x, rows.expand(2, 6))
+
+
 def test_masking_takes_whole_batches_at_its_rate(mlp):
     net, x = Anchored(mlp, mask=0.25), torch.randn(16, 5)
     hidden = []

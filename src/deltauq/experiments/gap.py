@@ -16,8 +16,8 @@ from deltauq.experiments.runner import Cell, Experiment, Outcome
 from deltauq.report import Figure, TableView, plots
 
 CURVES = ("hill", "step")
-# Seeds 0 to 2 were looked at when the settings were chosen.
-SEEDS = {"quick": range(10, 11), "paper": range(10, 15)}
+# Seeds below 30 were looked at when the setting was chosen.
+SEEDS = {"quick": range(30, 31), "paper": range(30, 35)}
 N_ROWS, GRID, GAP_MARGIN = 40, 81, 0.2
 """The edges of the gap, so wide, belong to neither side of the comparison."""
 
@@ -44,9 +44,7 @@ SETTINGS = {
     "one anchor a step": replace(CHOSEN, n_train_anchors=1, consistency=0.0),
     "no consistency": replace(CHOSEN, consistency=0.0),
     "all pairs": replace(CHOSEN, n_train_anchors=N_ROWS, consistency=0.0),
-    "two anchors a step": replace(CHOSEN, n_train_anchors=2),
     "consistency 1": replace(CHOSEN, consistency=1.0),
-    "consistency 100": replace(CHOSEN, consistency=100.0),
     "three layers": replace(CHOSEN, hidden=(128,) * 3),
     "five layers": replace(CHOSEN, hidden=(128,) * 5),
     "tanh": replace(CHOSEN, activation="tanh"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils import parametrize
 
 from deltauq.core import Encoding
 from deltauq.nn._site import (
@@ -137,10 +136,8 @@ def _refuse_anchored(network: nn.Module) -> None:
 def _refuse_bound_weight(network: nn.Module, name: str, layer: nn.Module) -> None:
     """Refuse a weight that something else decides: widening it would undo that in silence."""
     free = dict(layer.named_parameters(recurse=False)).get("weight")
-    if parametrize.is_parametrized(layer) or free is None:
-        bound = "is parametrized"
-    elif isinstance(free, nn.parameter.UninitializedParameter):
-        bound = "has no shape yet"
+    if free is None:
+        bound = "is computed from other parameters"
     elif sum(p is free for m in network.modules() for p in m.parameters(recurse=False)) > 1:
         bound = "is shared with another layer"
     else:

@@ -55,6 +55,25 @@ def supervised(criterion: Callable[[Tensor, Tensor], Tensor]) -> Objective:
     return objective
 
 
+def criterion_for(y: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
+    """Return the criterion of these targets: cross-entropy for integers, squared error for floats."""
+    return squared_error if y.is_floating_point() else nn.functional.cross_entropy
+
+
+def squared_error(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Return the mean squared error of outputs and targets of the same shape."""
+    check_same_shape(outputs, targets)
+    return nn.functional.mse_loss(outputs, targets)
+
+
+def check_same_shape(outputs: Tensor, targets: Tensor) -> None:
+    """Refuse targets that would be broadcast against the outputs."""
+    if outputs.shape != targets.shape:
+        raise ValueError(
+            f"targets of shape {tuple(targets.shape)} do not fit outputs of shape {tuple(outputs.shape)}."
+        )
+
+
 def fit(
     net: nn.Module,
     x: Tensor,
@@ -102,7 +121,7 @@ def fit(
     if recipe.channels_last:
         net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     net.to(device)
-    objective = objective or supervised(_criterion_for(y))
+    objective = objective or supervised(criterion_for(y))
     graphed = recipe.graph and device.type == "cuda" and fabric.world_size == 1 and after_step is None
     optimizer = recipe.make_optimizer(net.parameters(), graphed=graphed, fused=device.type == "cuda")
     compiled: Any = torch.compile(net) if recipe.compile else net
@@ -238,10 +257,6 @@ def _epochs_for(
         n_sources = net.encoding.n_anchors
         return Epochs(x, y, recipe, n_sources=n_sources, reverse=reverse, normalise=normalise)
     return Epochs(x, y, recipe, n_sources=0, normalise=normalise)
-
-
-def _criterion_for(y: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
-    return nn.functional.mse_loss if y.is_floating_point() else nn.functional.cross_entropy
 
 
 @contextmanager

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
@@ -27,6 +26,7 @@ def fit_many(
     recipe: Recipe,
     criterion: Callable[[Tensor, Tensor], Tensor] = nn.functional.mse_loss,
     *,
+    rows: Tensor | None = None,
     seeds: Sequence[int] | None = None,
     progress: Callable[[int, float], None] | None = None,
 ) -> list[float]:
@@ -36,14 +36,13 @@ def fit_many(
     ----------
     nets : sequence of m Modules
         Without batch norm, whose running statistics cannot be stacked. On one device, where x is taken too.
-    x : tensor of shape (n, ...) or (m, n, ...)
-        The same rows for all, or rows for each.
-    y : tensor of shape (n, ...) or (m, n, ...)
-        Has the axis of networks where x has it.
+    x, y : tensors of shape (n, ...)
     recipe : Recipe
         Precision, compilation, augmentation and channels-last are for single networks and not used here.
     criterion : callable
         ``criterion(outputs, targets)``, the mean over the rows of one network.
+    rows : int tensor of shape (m, r), optional
+        The rows that each network is trained on; all of them by default.
     seeds : sequence of m ints, optional
         Of the order of rows and anchors; `recipe.seed`, +1, +2, ... by default. Dropout differs between the
         networks, but is not what it would be for each alone.
@@ -55,7 +54,6 @@ def fit_many(
     """
     if any(isinstance(layer, nn.modules.batchnorm._BatchNorm) for layer in nets[0].modules()):
         raise ValueError("networks with batch norm cannot be trained together: train them one by one.")
-    own_rows = x.ndim == y.ndim and len(x) == len(nets) and x.shape[:2] == y.shape[:2] and x.ndim > 2
     first = nets[0]
     device = next(first.parameters()).device
     x, y = x.to(device), y.to(device)
@@ -74,7 +72,8 @@ def fit_many(
 
     losses_of = torch.vmap(loss_of, randomness="different")
     optimizer = recipe.make_optimizer(params.values(), graphed=False, fused=device.type == "cuda")
-    n = x.shape[1] if own_rows else x.shape[0]
+    rows = torch.arange(len(x)).expand(len(nets), -1) if rows is None else rows
+    rows = rows.to(device)
     member = torch.arange(len(nets), device=device)[:, None]
     history = []
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
@@ -82,10 +81,10 @@ def fit_many(
             torch.manual_seed(mix(recipe.seed, epoch))
             orders = [
                 draw_order(
-                    n,
+                    rows.shape[1],
                     recipe.batch_size,
                     epoch,
-                    replace(recipe, seed=seed).seed,
+                    seed,
                     n_sources=n_sources,
                     reverse=reverse,
                     mask=0.0,
@@ -98,13 +97,13 @@ def fit_many(
             for blocks in zip(
                 *(zip(order.rows, order.sources, strict=True) for order in orders), strict=True
             ):
-                rows = torch.stack([block for block, _ in blocks], dim=1).to(device)
+                places = torch.stack([block for block, _ in blocks], dim=1).to(device)
                 sources = torch.stack([pairs for _, pairs in blocks], dim=1).to(device)
-                for r, s in zip(rows, sources, strict=True):
+                for p, s in zip(places, sources, strict=True):
                     set_rate(optimizer, recipe.rate(epoch + step / n_steps))
-                    xb, yb = (x[member, r], y[member, r]) if own_rows else (x[r], y[r])
+                    r = rows[member, p]
                     optimizer.zero_grad(set_to_none=True)
-                    losses = losses_of(params, buffers, xb, yb, s)
+                    losses = losses_of(params, buffers, x[r], y[r], s)
                     losses.sum().backward()
                     optimizer.step()
                     total += r.shape[1] * losses.detach().mean()
@@ -116,7 +115,7 @@ def fit_many(
     _give_back(nets, params)
     for k, net in enumerate(nets):
         if isinstance(net, Anchored) and not net.anchors_are_set:
-            net.set_anchors(x[k] if own_rows else x, random_state=seeds[k])
+            net.set_anchors(x[rows[k]], random_state=seeds[k])
         net.eval()
     return history
 

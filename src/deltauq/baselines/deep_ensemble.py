@@ -1,0 +1,70 @@
+"""Deep ensemble: the same network, trained several times from other initial weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Self
+
+import torch
+from torch import Tensor, nn
+
+from deltauq.baselines._network import MakeNetwork, SampledBaseline, Training, no_new_network
+
+
+class DeepEnsemble(SampledBaseline):
+    """Mean and spread of M networks that differ in their seeds alone.
+
+    Members without batch norm are trained all at once, unless a checkpoint, a Fabric, lower precision,
+    augmentation or compilation is asked for; the result is the same to rounding.
+
+    Parameters
+    ----------
+    make_network : callable
+        Returns a new network.
+    n_members : int, default=5
+        M.
+    seeds : sequence of M ints, optional
+        Of initial weights and of the order of rows; the seed of the recipe, +1, +2, ... by default.
+
+    Attributes
+    ----------
+    members_ : ModuleList of M networks
+    """
+
+    members_: nn.ModuleList
+
+    def __init__(
+        self, make_network: MakeNetwork, n_members: int = 5, seeds: Sequence[int] | None = None
+    ) -> None:
+        super().__init__(make_network)
+        if n_members < 1:
+            raise ValueError(f"n_members must be at least 1, got {n_members}.")
+        if seeds is not None and len(seeds) != n_members:
+            raise ValueError(f"{n_members} members need as many seeds, got {len(seeds)}.")
+        self.n_members = n_members
+        self.seeds = seeds
+
+    @classmethod
+    def from_members(cls, members: Sequence[nn.Module]) -> Self:
+        """Return the ensemble of networks that are trained already, which are switched to evaluation.
+
+        Networks of several seeds can so be counted several times: each as itself, and all others as an
+        ensemble.
+        """
+        ensemble = cls(no_new_network, len(members))
+        ensemble.members_ = nn.ModuleList(members).eval()
+        return ensemble
+
+    def _fit(self, x: Tensor, y: Tensor, training: Training) -> None:
+        first = training.recipe.seed
+        seeds = list(range(first, first + self.n_members)) if self.seeds is None else list(self.seeds)
+        members = [self._new_network(seed) for seed in seeds]
+        training.run_many(members, x, y, seeds)
+        self.members_ = nn.ModuleList(members)
+
+    def _functions(self) -> Iterator[Callable[[Tensor], Tensor]]:
+        yield from self._fitted("members_").children()
+
+    @property
+    def _device(self) -> torch.device:
+        return next(self._fitted("members_").parameters()).device

@@ -1,0 +1,111 @@
+"""DEUP for networks: a second network predicts the error of the first."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from deltauq.baselines._network import (
+    MakeNetwork,
+    NetworkBaseline,
+    Training,
+    outputs_of,
+    refuse_link,
+    require_numbers,
+)
+from deltauq.core import Posterior
+from deltauq.nn.engine import check_same_shape, supervised
+from deltauq.nn.epochs import as_inputs, mix
+
+TINY = 1e-6
+"""Smallest squared error that is predicted, in units of their mean."""
+
+
+class DEUPNetwork(NetworkBaseline):
+    """Direct epistemic uncertainty prediction, for regression.
+
+    Errors come from folds: every row is predicted by a network that has not seen it. The error predictor, of
+    the same architecture, learns the mean squared error at x from them; its variance softplus(output) has
+    the largest normal likelihood. The network that predicts is trained on all rows.
+
+    Noise of the targets is part of their errors, and so of the variance.
+
+    Parameters
+    ----------
+    make_network : callable
+        Returns a new network.
+    n_folds : int, default=5
+        Up to n_folds - 1 rows are in no fold, so that all networks of the folds see equally many.
+
+    Attributes
+    ----------
+    network_, error_network_ : Modules
+    scale_ : tensor of shape (n_outputs,)
+        Root mean squared error of the folds: the unit of the error predictor.
+    """
+
+    def __init__(self, make_network: MakeNetwork, n_folds: int = 5) -> None:
+        super().__init__(make_network)
+        if n_folds < 2:
+            raise ValueError(f"n_folds must be at least 2, got {n_folds}.")
+        self.n_folds = n_folds
+
+    @torch.no_grad()
+    def posterior(self, x: Tensor, link: str | None = None, batch_size: int | None = None) -> Posterior:
+        """Return the prediction and its expected squared error, of shape (n, n_outputs)."""
+        refuse_link(link, "DEUP")
+        net, error_net = (self._fitted(name).eval() for name in ("network_", "error_network_"))
+        mean = outputs_of(net, x, self._device, batch_size)
+        ratio = expected_square(outputs_of(error_net, x, self._device, batch_size))
+        return Posterior(mean, self.scale_.to(ratio).square() * ratio)
+
+    def _fit(self, x: Tensor, y: Tensor, training: Training) -> None:
+        require_numbers(y, "DEUP")
+        if len(x) < self.n_folds:
+            raise ValueError(f"{self.n_folds} folds need as many rows, got {len(x)}.")
+        seed = training.recipe.seed
+        held, errors = self._errors_in_folds(x, y, training.part(0, 3))
+        net, error_net = self._new_network(seed), self._new_network(mix(seed, -1))
+        training.part(1, 3).run(net, x, y)
+        scale = errors.square().mean(0).sqrt().clamp_min(torch.finfo(errors.dtype).tiny ** 0.5)
+        squares = (errors / scale).square()
+        training.part(2, 3).run(error_net, x[held], squares, supervised(error_surprise))
+        self.network_, self.error_network_, self.scale_ = net, error_net, scale
+
+    def _errors_in_folds(self, x: Tensor, y: Tensor, training: Training) -> tuple[Tensor, Tensor]:
+        """Return the rows that were held out, of shape (m,), and their errors, of shape (m, n_outputs)."""
+        seed = training.recipe.seed
+        shuffled = torch.randperm(len(x), generator=torch.Generator().manual_seed(mix(seed, -2)))
+        size = len(x) // self.n_folds
+        folds = shuffled[: size * self.n_folds].view(self.n_folds, size)
+        others = torch.stack([shuffled.roll(-k * size)[size:] for k in range(self.n_folds)])
+        seeds = [seed + k for k in range(self.n_folds)]
+        nets = [self._new_network(s) for s in seeds]
+        training.run_many(nets, x, y, seeds, others)
+        with torch.no_grad():
+            errors = [
+                self._errors(net, x[fold], y[fold], training) for net, fold in zip(nets, folds, strict=True)
+            ]
+        return folds.flatten(), torch.cat(errors)
+
+    @staticmethod
+    def _errors(net: nn.Module, x: Tensor, y: Tensor, training: Training) -> Tensor:
+        """Return targets minus outputs, both of shape (n, n_outputs)."""
+        device = next(net.parameters()).device
+        return y - outputs_of(net, as_inputs(x, training.normalise, channels_last=False), device)
+
+
+def expected_square(outputs: Tensor) -> Tensor:
+    """Return the squared error that outputs of the error predictor stand for, elementwise."""
+    return F.softplus(outputs) + TINY
+
+
+def error_surprise(outputs: Tensor, squares: Tensor) -> Tensor:
+    """Return the negative log-likelihood of squared errors under a normal of that variance.
+
+    Its expectation is smallest where the variance is the expected squared error, whatever the distribution.
+    """
+    check_same_shape(outputs, squares)
+    expected = expected_square(outputs)
+    return 0.5 * (expected.log() + squares / expected).mean()

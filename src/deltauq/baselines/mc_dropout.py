@@ -1,0 +1,170 @@
+"""MC dropout: one network trained with dropout, which stays on in prediction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from deltauq.baselines._network import MakeNetwork, SampledBaseline, Training
+from deltauq.nn.epochs import mix
+from deltauq.nn.networks import ACTIVATIONS, ResNet18, ResNet20
+
+DROPOUTS = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)
+
+
+class SharedDropout(nn.Module):
+    """Dropout of whole features or channels, axis 1, which can be repeated.
+
+    In ``train()`` every row has masks of its own. In ``eval()`` nothing is dropped, unless a generator is
+    set: then all rows share the mask that it draws, so that one state of the generator is one function of
+    the input, whatever else is in the batch.
+
+    Parameters
+    ----------
+    rate : float
+        Probability that a feature is dropped.
+    """
+
+    def __init__(self, rate: float) -> None:
+        super().__init__()
+        self.rate = rate
+        self.generator: torch.Generator | None = None
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return x of shape (n, features, ...) with features dropped and the others scaled up."""
+        if self.training:
+            mask = F.dropout(x.new_ones(x.shape[:2]), self.rate)
+        elif self.generator is not None:
+            # Drawn on the CPU, so that every device has the same masks.
+            drawn = torch.rand(1, x.shape[1], generator=self.generator)
+            mask = (drawn >= self.rate).to(x) / (1.0 - self.rate)
+        else:
+            return x
+        return x * mask.view(*mask.shape, *[1] * (x.ndim - 2))
+
+    def extra_repr(self) -> str:
+        """Name the rate."""
+        return f"rate={self.rate}"
+
+
+def add_dropout(net: nn.Module, rate: float, after: Sequence[str] | None = None) -> nn.Module:
+    """Put dropout into a network, in place.
+
+    Where is our choice: after every activation layer; in our residual networks, whose activations are no
+    layers, after every residual block, that is after its second ReLU. Dropout that a network has already is
+    replaced by ours, and nothing else is added.
+
+    Parameters
+    ----------
+    net : Module
+    rate : float
+    after : sequence of str, optional
+        Names of the layers to put it after, instead.
+
+    Returns
+    -------
+    net : Module
+    """
+    if after is None:
+        own = _names(net, DROPOUTS)
+        for name in own:
+            net.set_submodule(name, SharedDropout(rate))
+        if own:
+            return net
+        after = _places(net)
+    for name in after:
+        net.set_submodule(name, nn.Sequential(net.get_submodule(name), SharedDropout(rate)))
+    return net
+
+
+def _places(net: nn.Module) -> list[str]:
+    """Return the names of the layers that dropout follows."""
+    if isinstance(net, ResNet18 | ResNet20):
+        return [
+            f"stages.{k}.{name}" for k, stage in enumerate(net.stages) for name, _ in stage.named_children()
+        ]
+    places = _names(net, tuple(ACTIVATIONS.values()))
+    if not places:
+        raise ValueError(
+            f"{type(net).__name__} has no activation layers to put dropout after: name the layers by after=."
+        )
+    return places
+
+
+def _names(net: nn.Module, kinds: tuple[type[nn.Module], ...]) -> list[str]:
+    """Return the names of all layers of these kinds; a layer used under several names has them all."""
+    return [
+        name for name, layer in net.named_modules(remove_duplicate=False) if isinstance(layer, kinds) and name
+    ]
+
+
+class MCDropout(SampledBaseline):
+    """Mean and spread over random masks of a network that was trained with dropout.
+
+    In prediction all other layers, batch norm among them, are in evaluation mode. Sample k has the same masks
+    for every row and in every call.
+
+    Parameters
+    ----------
+    make_network : callable
+        Returns a new network, without dropout or with its own.
+    rate : float, default=0.1
+    n_samples : int, default=10
+    after : sequence of str, optional
+        See `add_dropout`.
+    seed : int, default=0
+        Of the masks in prediction.
+
+    Attributes
+    ----------
+    network_ : Module
+    """
+
+    def __init__(
+        self,
+        make_network: MakeNetwork,
+        rate: float = 0.1,
+        n_samples: int = 10,
+        *,
+        after: Sequence[str] | None = None,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(make_network)
+        if not 0.0 < rate < 1.0:
+            raise ValueError(f"rate must lie between 0 and 1, got {rate}.")
+        if n_samples < 2:
+            raise ValueError(f"n_samples must be at least 2, got {n_samples}.")
+        self.rate = rate
+        self.n_samples = n_samples
+        self.after = after
+        self.seed = seed
+
+    def _fit(self, x: Tensor, y: Tensor, training: Training) -> None:
+        net = add_dropout(self._new_network(training.recipe.seed), self.rate, self.after)
+        training.run(net, x, y)
+        self.network_ = net
+
+    def _functions(self) -> Iterator[Callable[[Tensor], Tensor]]:
+        net = self._fitted("network_").eval()
+        generator = torch.Generator()
+        layers = [layer for layer in net.modules() if isinstance(layer, SharedDropout)]
+
+        def sample(k: int) -> Callable[[Tensor], Tensor]:
+            def function(x: Tensor) -> Tensor:
+                generator.manual_seed(mix(self.seed, k))
+                outputs: Tensor = net(x)
+                return outputs
+
+            return function
+
+        try:
+            for layer in layers:
+                layer.generator = generator
+            for k in range(self.n_samples):
+                yield sample(k)
+        finally:
+            for layer in layers:
+                layer.generator = None

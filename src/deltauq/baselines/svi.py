@@ -1,0 +1,237 @@
+"""Mean-field variational inference: every weight is a normal variable of its own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from deltauq.baselines._network import MakeNetwork, SampledBaseline, Training
+from deltauq.nn.engine import check_same_shape
+from deltauq.nn.epochs import Batch, mix
+
+TINY = 1e-12
+"""Smallest variance of an output: the square root has no slope at zero, where dark pixels would put it."""
+
+NOISE_RATE = 10.0
+"""The noise is one number and starts far from its place: it is learned this many times as fast as weights."""
+
+
+class VariationalLayer(nn.Module):
+    """A linear or convolutional layer with a normal distribution over each weight.
+
+    In ``train()`` outputs are drawn by local reparametrisation: as normal variables with the mean and the
+    variance that the weights give them, anew for every row (and, as is usual, every pixel). In ``eval()`` the
+    weights are at their means, unless some are drawn: then they are the same for all rows.
+
+    Parameters
+    ----------
+    layer : Linear or Conv2d
+        Its weights become the means.
+    initial_std : float
+    """
+
+    def __init__(self, layer: nn.Linear | nn.Conv2d, initial_std: float) -> None:
+        super().__init__()
+        self.layer = layer
+        self.log_std = nn.ParameterDict(
+            {name: torch.full_like(mean, math.log(initial_std)) for name, mean in layer.named_parameters()}
+        )
+        self.drawn: dict[str, Tensor] | None = None
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return outputs of shape (n, ...), random in ``train()``."""
+        if self.drawn is not None:
+            return self._product(x, self.drawn)
+        mean = self._product(x, dict(self.layer.named_parameters()))
+        if not self.training:
+            return mean
+        var = self._product(x.square(), {name: (2.0 * log_std).exp() for name, log_std in self._log_stds()})
+        return mean + var.clamp_min(TINY).sqrt() * torch.randn_like(mean)
+
+    def draw(self, generator: torch.Generator) -> None:
+        """Draw the weights once, on the CPU, so that every device has the same."""
+        means = dict(self.layer.named_parameters())
+        self.drawn = {
+            name: means[name] + log_std.exp() * torch.randn(log_std.shape, generator=generator).to(log_std)
+            for name, log_std in self._log_stds()
+        }
+
+    def divergence(self, prior_std: float) -> Tensor:
+        """Return the Kullback-Leibler divergence from N(0, prior_std²), summed over the weights."""
+        means = dict(self.layer.named_parameters())
+        total = torch.zeros((), device=next(iter(means.values())).device)
+        for name, log_std in self._log_stds():
+            log_ratio = log_std - math.log(prior_std)
+            squares = (2.0 * log_ratio).exp() + (means[name] / prior_std).square()
+            total = total + (0.5 * (squares - 1.0) - log_ratio).sum()
+        return total
+
+    def _log_stds(self) -> Iterator[tuple[str, Tensor]]:
+        yield from self.log_std.items()
+
+    def _product(self, x: Tensor, weights: dict[str, Tensor]) -> Tensor:
+        """Return what the layer makes of x with these weights."""
+        if isinstance(self.layer, nn.Linear):
+            return F.linear(x, weights["weight"], weights.get("bias"))
+        return self.layer._conv_forward(x, weights["weight"], weights.get("bias"))
+
+
+def convert(net: nn.Module, initial_std: float) -> nn.Module:
+    """Replace the Linear and Conv2d layers of a network by variational ones, in place where it has a parent.
+
+    Other weights, such as those of batch norm, stay as they are.
+
+    Parameters
+    ----------
+    net : Module
+    initial_std : float
+
+    Returns
+    -------
+    net : Module
+    """
+    # Subclasses may use their weights in ways of their own.
+    if type(net) in (nn.Linear, nn.Conv2d):
+        return VariationalLayer(cast("nn.Linear | nn.Conv2d", net), initial_std)
+    for name, child in net.named_children():
+        net.set_submodule(name, convert(child, initial_std))
+    return net
+
+
+class VariationalNetwork(nn.Module):
+    """A converted network, with the noise of the targets where they are numbers.
+
+    Parameters
+    ----------
+    module : Module
+        What `convert` returns.
+    prior_std : float
+    noise : float, optional
+        Standard deviation of the noise, where it begins; None for classes.
+    learn_noise : bool, default=True
+    """
+
+    def __init__(
+        self, module: nn.Module, prior_std: float, noise: float | None, learn_noise: bool = True
+    ) -> None:
+        super().__init__()
+        self.module = module
+        self.prior_std = prior_std
+        self.scaled_log_noise: nn.Parameter | None = None
+        if noise is not None:
+            scaled = torch.tensor(math.log(noise) / NOISE_RATE)
+            self.scaled_log_noise = nn.Parameter(scaled, requires_grad=learn_noise)
+        self.layers = [layer for layer in module.modules() if isinstance(layer, VariationalLayer)]
+        if not self.layers:
+            raise ValueError(f"{type(module).__name__} has no Linear or Conv2d layers to convert.")
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return outputs of shape (n, ...)."""
+        outputs: Tensor = self.module(x)
+        return outputs
+
+    @property
+    def noise(self) -> Tensor | None:
+        """Standard deviation of the targets around the outputs, of shape ()."""
+        return None if self.scaled_log_noise is None else (NOISE_RATE * self.scaled_log_noise).exp()
+
+    def divergence(self) -> Tensor:
+        """Return the divergence of all weights from their prior, a scalar."""
+        return torch.stack([layer.divergence(self.prior_std) for layer in self.layers]).sum()
+
+    def surprise(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Return the negative log-likelihood of a row, averaged over the rows and up to a constant."""
+        noise = self.noise
+        if noise is None:
+            return F.cross_entropy(outputs, targets)
+        check_same_shape(outputs, targets)
+        squares = ((outputs - targets) / noise).square()
+        return (0.5 * squares + noise.log()).flatten(1).sum(1).mean()
+
+
+class SVI(SampledBaseline):
+    """Mean and spread over weights drawn from a mean-field normal posterior.
+
+    The loss is the negative evidence lower bound for one row: the negative log-likelihood, by local
+    reparametrisation, plus a part 1/n of the divergence from the prior N(0, prior_std²). Means start at the
+    weights of the network. The weight decay of the recipe is not used: the prior does its work.
+
+    Parameters
+    ----------
+    make_network : callable
+        Returns a new network.
+    prior_std : float, default=1
+    initial_std : float, default=0.01
+        Of every weight before training. Deviations change slowly, so that short runs end not far from it.
+    noise : float, optional
+        Standard deviation of the targets of a regression around the outputs; by default it is learned,
+        beginning at 1, which suits standardised targets. It is not part of the spread.
+    divergence_weight : float, default=1
+        Less than 1 makes a posterior narrower than the bound asks for, as is usual for large networks.
+    n_samples : int, default=10
+    seed : int, default=0
+        Of the weights drawn in prediction. Sample k has the same weights for every row and in every call.
+
+    Attributes
+    ----------
+    network_ : VariationalNetwork
+    """
+
+    network_: VariationalNetwork
+
+    def __init__(
+        self,
+        make_network: MakeNetwork,
+        prior_std: float = 1.0,
+        initial_std: float = 0.01,
+        *,
+        noise: float | None = None,
+        divergence_weight: float = 1.0,
+        n_samples: int = 10,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(make_network)
+        for name, value in (("prior_std", prior_std), ("initial_std", initial_std), ("noise", noise)):
+            if value is not None and not value > 0.0:
+                raise ValueError(f"{name} must be positive, got {value}.")
+        if divergence_weight < 0.0:
+            raise ValueError(f"divergence_weight must not be negative, got {divergence_weight}.")
+        if n_samples < 2:
+            raise ValueError(f"n_samples must be at least 2, got {n_samples}.")
+        self.prior_std = prior_std
+        self.initial_std = initial_std
+        self.noise = noise
+        self.divergence_weight = divergence_weight
+        self.n_samples = n_samples
+        self.seed = seed
+
+    def _fit(self, x: Tensor, y: Tensor, training: Training) -> None:
+        module = convert(self._new_network(training.recipe.seed), self.initial_std)
+        noise = (self.noise or 1.0) if y.is_floating_point() else None
+        net = VariationalNetwork(module, self.prior_std, noise, learn_noise=self.noise is None)
+        weight = self.divergence_weight / len(x)
+
+        def objective(trained: nn.Module, batch: Batch) -> Tensor:
+            return net.surprise(trained(batch.x), batch.y) + weight * net.divergence()
+
+        replace(training, recipe=replace(training.recipe, weight_decay=0.0)).run(net, x, y, objective)
+        self.network_ = net
+
+    def _functions(self) -> Iterator[Callable[[Tensor], Tensor]]:
+        self._fitted("network_").eval()
+        net = self.network_
+        try:
+            for k in range(self.n_samples):
+                generator = torch.Generator().manual_seed(mix(self.seed, k))
+                for layer in net.layers:
+                    layer.draw(generator)
+                yield net
+        finally:
+            for layer in net.layers:
+                layer.drawn = None

@@ -1,0 +1,81 @@
+"""Temperature scaling: a plain network whose logits are divided by one number, fitted on rows held back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Self
+
+import torch
+from torch import Tensor, nn
+
+from deltauq.baselines._network import (
+    MakeNetwork,
+    SampledBaseline,
+    Training,
+    no_new_network,
+    outputs_of,
+    require_labels,
+)
+from deltauq.calibration import TemperatureScaler
+from deltauq.nn.epochs import as_inputs, mix
+
+
+class TemperatureNetwork(SampledBaseline):
+    """A classifier with a fitted temperature, which claims no variance.
+
+    Parameters
+    ----------
+    make_network : callable
+        Returns a new network.
+    held_out : float, default=0.1
+        Part of the training rows that the network does not see and the temperature is fitted on.
+
+    Attributes
+    ----------
+    network_ : Module
+    scaler_ : TemperatureScaler
+    """
+
+    def __init__(self, make_network: MakeNetwork, held_out: float = 0.1) -> None:
+        super().__init__(make_network)
+        if not 0.0 < held_out < 1.0:
+            raise ValueError(f"held_out must lie between 0 and 1, got {held_out}.")
+        self.held_out = held_out
+
+    @classmethod
+    def from_network(cls, net: nn.Module, x: Tensor, y: Tensor) -> Self:
+        """Return a trained network with the temperature of rows that it was not trained on.
+
+        Parameters
+        ----------
+        net : Module
+            Switched to evaluation.
+        x : tensor of shape (n, ...)
+            Inputs as the network sees them.
+        y : int tensor of shape (n,)
+        """
+        scaled = cls(no_new_network)
+        scaled._scale(net, x, y)
+        return scaled
+
+    def _fit(self, x: Tensor, y: Tensor, training: Training) -> None:
+        require_labels(y, "temperature scaling")
+        n_held = max(1, round(self.held_out * len(x)))
+        if n_held >= len(x):
+            raise ValueError(f"held_out={self.held_out} leaves none of {len(x)} rows to train on.")
+        seed = training.recipe.seed
+        shuffled = torch.randperm(len(x), generator=torch.Generator().manual_seed(mix(seed, -2)))
+        held, kept = shuffled[:n_held], shuffled[n_held:]
+        net = self._new_network(seed)
+        training.run(net, x[kept], y[kept])
+        self._scale(net, as_inputs(x[held], training.normalise, channels_last=False), y[held])
+
+    @torch.no_grad()
+    def _scale(self, net: nn.Module, x: Tensor, y: Tensor) -> None:
+        """Fit the temperature to inputs of shape (n, ...)."""
+        self.network_ = net.eval()
+        self.scaler_ = TemperatureScaler().fit(outputs_of(net, x, self._device), y)
+
+    def _functions(self) -> Iterator[Callable[[Tensor], Tensor]]:
+        net = self._fitted("network_").eval()
+        yield lambda x: self.scaler_.transform(net(x))

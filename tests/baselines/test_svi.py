@@ -1,0 +1,133 @@
+"""Variational inference, against closed forms on linear models."""
+
+import pytest
+import torch
+from torch import nn
+from torch.distributions import Normal, kl_divergence
+
+from deltauq.baselines import SVI
+from deltauq.baselines.svi import VariationalLayer, convert
+from deltauq.nn import MLP, ResNet20
+from deltauq.nn.recipe import Recipe
+
+
+def spread(layer):
+    """Give the weights of a variational layer deviations of their own."""
+    with torch.no_grad():
+        for log_std in layer.log_std.values():
+            log_std.uniform_(-2, 0)
+    return layer
+
+
+def stds(layer):
+    return {name: log_std.exp().detach() for name, log_std in layer.log_std.items()}
+
+
+def test_training_draws_outputs_with_the_moments_of_the_weights():
+    layer = spread(VariationalLayer(nn.Linear(5, 3), 0.1))
+    x = torch.randn(1, 5)
+    outputs = layer(x.expand(40_000, 5)).detach()
+    var = x.square() @ stds(layer)["weight"].square().T + stds(layer)["bias"].square()
+    mean = layer.layer(x).detach()
+    torch.testing.assert_close(
+        outputs.mean(0, keepdim=True), mean, rtol=0, atol=4 * float(var.max()) ** 0.5 / 200
+    )
+    torch.testing.assert_close(outputs.var(0, keepdim=True), var, rtol=0.05, atol=0)
+
+
+def test_convolutions_draw_with_the_moments_of_the_weights_too():
+    layer = spread(VariationalLayer(nn.Conv2d(2, 3, 3, stride=2, padding=1, padding_mode="reflect"), 0.1))
+    x = torch.randn(1, 2, 5, 5)
+    outputs = layer(x.expand(20_000, 2, 5, 5)).detach()
+    draws = []
+    for k in range(4000):
+        layer.draw(torch.Generator().manual_seed(k))
+        draws.append(layer(x).detach())
+    drawn = torch.cat(draws)
+    torch.testing.assert_close(outputs.mean(0), drawn.mean(0), rtol=0, atol=0.15)
+    torch.testing.assert_close(outputs.std(0), drawn.std(0), rtol=0.08, atol=0)
+
+
+def test_prediction_has_the_closed_form_of_a_linear_model(wave):
+    x, y = wave
+    model = SVI(lambda: nn.Linear(2, 1), n_samples=10_000).fit(x, y, Recipe(epochs=1))
+    layer = spread(model.network_.module)
+    posterior = model.posterior(x)
+    var = x.square() @ stds(layer)["weight"].square().T + stds(layer)["bias"].square()
+    mean = layer.layer(x).detach()
+    torch.testing.assert_close(posterior.mean, mean, rtol=0, atol=4 * float(var.max()) ** 0.5 / 100)
+    torch.testing.assert_close(posterior.var, var, rtol=0.06, atol=0)
+
+
+def test_bayesian_linear_regression_has_the_known_mean_field_posterior():
+    n, noise, prior = 200, 0.5, 0.7
+    x = torch.randn(n, 3) @ torch.tensor([[1.0, 0.5, 0.0], [0.0, 1.0, 0.3], [0.0, 0.0, 1.0]])
+    y = x @ torch.tensor([[1.0], [-0.5], [0.2]]) + 0.3 + noise * torch.randn(n, 1)
+    design = torch.cat([x, torch.ones(n, 1)], 1)
+    precision = design.T @ design / noise**2 + torch.eye(4) / prior**2
+    mean = torch.linalg.solve(precision, design.T @ y / noise**2)[:, 0]
+    # The best factorised normal has the mean of the posterior, and the variances of its conditionals.
+    std = precision.diag() ** -0.5
+    recipe = Recipe(epochs=700, batch_size=n, lr=0.05, schedule="cosine", weight_decay=9.0)
+    layer = SVI(lambda: nn.Linear(3, 1), prior, noise=noise).fit(x, y, recipe).network_.module
+    means = torch.cat([layer.layer.weight[0], layer.layer.bias]).detach()
+    torch.testing.assert_close(means, mean, rtol=0, atol=0.01)
+    torch.testing.assert_close(
+        torch.cat([stds(layer)["weight"][0], stds(layer)["bias"]]), std, rtol=0.1, atol=0
+    )
+
+
+def test_noise_is_learned_where_it_is_not_given():
+    x = torch.randn(500, 2)
+    y = x.sum(1, keepdim=True) + 0.2 * torch.randn(500, 1)
+    recipe = Recipe(epochs=150, batch_size=100, lr=0.05, schedule="cosine")
+    model = SVI(lambda: nn.Linear(2, 1)).fit(x, y, recipe)
+    assert abs(model.network_.noise.item() - 0.2) < 0.02
+
+
+def test_divergence_is_that_of_torch():
+    layer = spread(VariationalLayer(nn.Linear(4, 3), 0.1))
+    expected = sum(
+        kl_divergence(Normal(mean, stds(layer)[name]), Normal(0.0, 0.8)).sum()
+        for name, mean in layer.layer.named_parameters()
+    )
+    torch.testing.assert_close(layer.divergence(0.8), expected)
+
+
+def test_a_converted_network_starts_as_the_network_it_was():
+    net = ResNet20().eval()
+    x = torch.randn(2, 3, 8, 8)
+    with torch.no_grad():
+        before = net(x)
+        after = convert(net, 0.05).eval()(x)
+    torch.testing.assert_close(after, before, rtol=0, atol=0)
+    kinds = {type(layer) for layer in net.modules() if isinstance(layer, VariationalLayer)}
+    assert kinds and sum(isinstance(layer, VariationalLayer) for layer in net.modules()) == 20
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_dark_pixels_and_low_precision_have_gradients(dtype):
+    layer = VariationalLayer(nn.Conv2d(1, 4, 3, padding=1, bias=False), 0.05)
+    with torch.autocast("cpu", dtype, enabled=dtype != torch.float32):
+        layer(torch.zeros(2, 1, 6, 6)).sum().backward()
+    assert all(parameter.grad.isfinite().all() for parameter in layer.parameters())
+
+
+def test_classes_are_learned_and_doubt_grows_away_from_them(blobs):
+    x, y = blobs
+    recipe = Recipe(epochs=60, batch_size=50, lr=2e-2)
+    model = SVI(lambda: MLP(2, 3, (16,)), n_samples=50).fit(x, y, recipe)
+    posterior = model.posterior(x, "softmax")
+    assert (posterior.mean.argmax(1) == y).float().mean() > 0.95
+    torch.testing.assert_close(posterior.link_mean.sum(1), torch.ones(len(x)))
+    assert model.posterior(10 * x).var.mean() > 4 * posterior.var.mean()
+    assert all(layer.drawn is None for layer in model.network_.layers)
+
+
+def test_bad_input_is_answered_with_one_line(wave):
+    with pytest.raises(ValueError, match="prior_std must be positive, got 0"):
+        SVI(lambda: MLP(2), 0.0)
+    with pytest.raises(ValueError, match="divergence_weight must not be negative"):
+        SVI(lambda: MLP(2), divergence_weight=-1.0)
+    with pytest.raises(ValueError, match="ReLU has no Linear or Conv2d layers"):
+        SVI(nn.ReLU).fit(*wave, Recipe(epochs=1))

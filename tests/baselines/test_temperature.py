@@ -1,0 +1,57 @@
+"""Temperature scaling of a network, against scipy's optimum."""
+
+import numpy as np
+import pytest
+import torch
+from scipy.optimize import minimize_scalar
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+from deltauq.baselines import TemperatureNetwork
+from deltauq.nn import MLP
+from deltauq.nn.epochs import mix
+from deltauq.nn.recipe import Recipe
+
+
+def noisy_classes(n):
+    """Two classes, of which a line tells apart nine tenths."""
+    x = torch.randn(n, 2)
+    flipped = torch.rand(n) < 0.1
+    return x, ((x[:, 0] > 0) ^ flipped).long()
+
+
+def test_the_temperature_is_the_likeliest_for_rows_held_back():
+    x, y = noisy_classes(400)
+    model = TemperatureNetwork(lambda: MLP(2, 2, (64, 64)), 0.25)
+    model.fit(x, y, Recipe(epochs=60, batch_size=50, lr=1e-2, seed=3))
+    # An overfitted network is too sure of itself.
+    assert model.scaler_.temperature_ > 1.2
+    held = torch.randperm(400, generator=torch.Generator().manual_seed(mix(3, -2)))[:100]
+    logits = model.network_(x[held]).detach().double()
+    best = minimize_scalar(lambda t: float(cross_entropy(logits / t, y[held])), (0.5, 5.0), (0.1, 50.0))
+    assert model.scaler_.temperature_ == pytest.approx(best.x, rel=1e-4)
+    posterior = model.posterior(x, "softmax")
+    torch.testing.assert_close(posterior.mean, model.network_(x).detach() / best.x, rtol=1e-4, atol=1e-5)
+    assert not posterior.var.any()
+
+
+def test_a_trained_network_is_given_the_temperature_of_given_rows():
+    net = nn.Linear(2, 2)
+    net.weight.data = torch.tensor([[-5.0, 1.0], [5.0, 0.0]])
+    x, y = noisy_classes(200)
+    model = TemperatureNetwork.from_network(net, x, y)
+    logits = net(x).detach().double()
+    best = minimize_scalar(lambda log_t: float(cross_entropy(logits / np.exp(log_t), y)), (-1.0, 1.0))
+    assert float(cross_entropy(logits / model.scaler_.temperature_, y)) <= best.fun + 1e-9
+    with pytest.raises(TypeError, match="trains no new ones"):
+        model.fit(x, y, Recipe())
+
+
+def test_bad_input_is_answered_with_one_line():
+    x, y = noisy_classes(4)
+    with pytest.raises(ValueError, match="temperature scaling is for classification"):
+        TemperatureNetwork(nn.Identity).fit(x, x, Recipe())
+    with pytest.raises(ValueError, match="held_out must lie between 0 and 1, got 1"):
+        TemperatureNetwork(nn.Identity, 1.0)
+    with pytest.raises(ValueError, match="leaves none of 4 rows"):
+        TemperatureNetwork(nn.Identity, 0.99).fit(x, y, Recipe())
