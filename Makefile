@@ -19,7 +19,7 @@ DEMO  := $(VENV)/.stamp-demo-$(SUM)
 TEST  := $(VENV)/.stamp-test-$(SUM)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow check format bench clean
+.PHONY: help demo test test-slow check format bench tables clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -51,6 +51,9 @@ bench: $(TEST) ## Run every benchmark
 	  [ -e "$$file" ] || { echo "no benchmarks yet"; break; }; \
 	  echo "== $$file"; $(PY) "$$file"; \
 	done
+
+tables: $(TEST) ## Render the tables of the documents from the result lines
+	$(PY) docs/render.py
 
 clean: ## Remove .venv, caches and build outputs
 	rm -rf $(VENV) build dist htmlcov .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache deltauq-demo.html

@@ -2,6 +2,8 @@
 
 import doctest
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -25,6 +27,12 @@ def test_examples_of_the_readme():
     for block in blocks:
         exec(block, names)
     assert names["std"].shape == (142,) and names["proba_std"].shape == (150, 3)
+
+
+def test_tables_are_what_the_result_lines_say():
+    check = [sys.executable, str(README.parent / "docs" / "render.py"), "--check"]
+    done = subprocess.run(check, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_the_readme_names_the_commands_that_exist():

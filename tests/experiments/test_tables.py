@@ -6,7 +6,17 @@ import sys
 import numpy as np
 import pytest
 
-from deltauq.experiments import NAMES, ResultStore, get_experiment, table1, table2
+from deltauq.experiments import (
+    NAMES,
+    ResultStore,
+    ablation_anchors,
+    bases,
+    figure2,
+    get_experiment,
+    table1,
+    table2,
+    table2_study,
+)
 from deltauq.experiments.__main__ import main
 
 
@@ -79,3 +89,38 @@ def test_bad_arguments_are_exit_code_two(arguments, capsys):
     except SystemExit as exit_:
         code = exit_.code
     assert code == 2 and "Traceback" not in capsys.readouterr().err
+
+
+def test_figure2_doubts_boundaries_and_small_classes(monkeypatch):
+    monkeypatch.setattr(figure2, "GRID", np.linspace(-3.2, 3.2, 33))
+    apart = figure2.run({"layout": "separable", "seed": 0}, "quick")
+    assert apart.metrics["boundaries_over_centers"] > 3
+    nested = figure2.run({"layout": "nested", "seed": 0}, "quick")
+    assert min(nested.metrics["small_1"], nested.metrics["small_2"]) > nested.metrics["large"]
+    picture = apart.details
+    assert np.shape(picture["uncertainty"]) == (33, 33)
+    assert np.shape(picture["percent_by_anchor"]) == np.shape(picture["top_by_anchor"]) == (5, 17, 17)
+    assert np.min(picture["percent_by_anchor"]) >= 33 and np.max(picture["percent_by_anchor"]) <= 100
+
+
+@pytest.mark.parametrize("base", ["tree", "knn"])
+def test_bases_measure_plain_and_anchored_on_the_same_rows(base, data_dir):
+    metrics = bases.run({"dataset": 216, "base": base, "seed": 0}, "quick").metrics
+    assert metrics["mae_ratio"] == pytest.approx(metrics["mae_anchored"] / metrics["mae_plain"])
+    assert 0.001 < metrics["mae_plain"] < 0.01
+    assert metrics["spearman_anchored"] > 0
+
+
+def test_more_anchors_rank_better(data_dir):
+    few, many = (
+        ablation_anchors.run({"dataset": 41539, "n_anchors": n, "seed": 0}, "quick").metrics for n in (2, 50)
+    )
+    assert many["spearman"] > few["spearman"] and many["mae"] < few["mae"]
+
+
+def test_the_study_stays_inside_the_training_rows(data_dir, monkeypatch):
+    seen = []
+    monkeypatch.setattr(table2_study, "spearman", lambda std, error: seen.append(len(std)) or 0.0)
+    cell = {"n_train": 200, "dataset": 41539, "pairing": "random", "n_train_anchors": 20, "n_anchors": 20}
+    table2_study.run({**cell, "seed": 0}, "quick")
+    assert seen == [50] * 4

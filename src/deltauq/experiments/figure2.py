@@ -185,6 +185,7 @@ EXPERIMENT = Experiment(
             "layout",
             best=None,
             where={"layout": "nested"},
+            digits=5,
             labels=_LABELS,
         ),
     ),
