@@ -11,8 +11,9 @@ if TYPE_CHECKING:
     from deltauq.assessment import assess
     from deltauq.core import Posterior
     from deltauq.estimators import AnchoredClassifier, AnchoredRegressor
+    from deltauq.io import load
 
-__all__ = ["AnchoredClassifier", "AnchoredRegressor", "Posterior", "__version__", "assess"]
+__all__ = ["AnchoredClassifier", "AnchoredRegressor", "Posterior", "__version__", "assess", "load"]
 
 # Loaded on first use, so that `import deltauq` costs next to nothing.
 _ROOMS = {
@@ -20,6 +21,7 @@ _ROOMS = {
     "AnchoredRegressor": "deltauq.estimators",
     "Posterior": "deltauq.core",
     "assess": "deltauq.assessment",
+    "load": "deltauq.io",
 }
 
 

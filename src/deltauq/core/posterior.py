@@ -44,7 +44,8 @@ class Moments:
         self.count += times
         if self._mean is None:
             xp = array_namespace(value)
-            self._mean = xp.asarray(value, copy=True)
+            # A copy that gradients flow through.
+            self._mean = 1 * value
             self._m2 = xp.zeros_like(value)
             return
         delta = value - self._mean

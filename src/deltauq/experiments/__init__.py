@@ -15,6 +15,7 @@ NAMES = (
     "table2-study",
     "bases",
     "ablation-anchors",
+    "gap",
     "table5",
     "gpu-bench",
 )

@@ -80,7 +80,7 @@ class PlaneMap:
         return [float(self.at_rows[self.toy.y == label].mean()) for label in range(3)]
 
 
-def view_plane(toy: ClassesToy, seed: int, n_train_anchors: int | str, grid: np.ndarray = GRID) -> PlaneMap:
+def view_plane(toy: ClassesToy, seed: int, n_train_anchors: int | str, grid: np.ndarray) -> PlaneMap:
     """Fit an anchored kernel machine to a toy and ask it about the whole plane.
 
     The kernel is narrow enough to find the small classes; the default one gives all to the large class.
@@ -122,7 +122,7 @@ def cells(profile: str) -> list[Cell]:
 def run(cell: Cell, profile: str) -> Outcome:
     """Map one draw of one layout; the first draw's maps are kept for the pictures."""
     toy = three_classes(cell["layout"], random_state=cell["seed"])
-    plane = view_plane(toy, cell["seed"], N_TRAIN_ANCHORS[profile])
+    plane = view_plane(toy, cell["seed"], N_TRAIN_ANCHORS[profile], GRID)
     metrics = _separable(plane) if cell["layout"] == "separable" else _nested(plane)
     return Outcome(metrics, _picture(plane) if cell["seed"] == 0 else None)
 

@@ -1,0 +1,34 @@
+"""Reads what was saved, whatever kind of model it is."""
+
+from __future__ import annotations
+
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+
+def load(path: str | PathLike[str], map_location: Any = "cpu") -> Any:
+    """Return the model that a file holds.
+
+    Nothing is unpickled, and the file's own hash is checked before anything is built from it.
+
+    Parameters
+    ----------
+    path : path
+        A safetensors file that `deltauq.nn.Anchored.save` wrote, of one of this library's networks. A network of
+        your own is read into a constructed one: ``net.load(path)``.
+    map_location : device, default="cpu"
+        Where a network is put.
+
+    Returns
+    -------
+    model : Anchored
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no file {path}.")
+    if path.suffix != ".safetensors":
+        raise ValueError(f"{path} is not a safetensors file, which is what networks are saved as.")
+    from deltauq.nn import load as load_network
+
+    return load_network(path, map_location)

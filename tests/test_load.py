@@ -1,0 +1,30 @@
+"""`deltauq.load` rebuilds what was saved, and says what it cannot read."""
+
+import pytest
+import torch
+
+import deltauq
+from deltauq.nn import MLP, Anchored
+
+
+def test_a_network_comes_back(tmp_path):
+    x = torch.randn(30, 3)
+    net = Anchored(MLP(3), 6)
+    net.set_anchors(x)
+    net.save(tmp_path / "net.safetensors")
+    again = deltauq.load(tmp_path / "net.safetensors")
+    for name in ("mean", "var"):
+        torch.testing.assert_close(getattr(again.posterior(x), name), getattr(net.posterior(x), name))
+
+
+def test_what_is_no_model_gets_one_sentence(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"no file .*absent"):
+        deltauq.load(tmp_path / "absent.safetensors")
+    other = tmp_path / "model.pkl"
+    other.write_bytes(b"\x80\x04.")
+    with pytest.raises(ValueError, match="not a safetensors file"):
+        deltauq.load(other)
+    other = tmp_path / "model.safetensors"
+    other.write_bytes(b"\x80\x04.")
+    with pytest.raises(ValueError):
+        deltauq.load(other)
