@@ -15,8 +15,8 @@ ROOT = Path(__file__).parent.parent
 HEAD = """# Results
 
 Rendered from `results/*.jsonl` by `make tables`; every figure is a mean ± sample standard deviation over
-seeds, the paper's figure in parentheses where it has one. `deltauq report --html page.html` shows the same with
-figures.
+seeds, the paper's figure in parentheses where it has one. `deltauq report --html page.html` shows the
+same with figures.
 """
 BLOCK = re.compile(r"<!-- (?P<name>[a-z0-9-]+) -->\n.*?<!-- /(?P=name) -->", re.DOTALL)
 

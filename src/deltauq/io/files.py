@@ -15,8 +15,8 @@ def load(path: str | PathLike[str], map_location: Any = "cpu") -> Any:
     Parameters
     ----------
     path : path
-        A safetensors file that `deltauq.nn.Anchored.save` wrote, of one of this library's networks. A network of
-        your own is read into a constructed one: ``net.load(path)``.
+        A safetensors file that `deltauq.nn.Anchored.save` wrote, of one of this library's networks. A network
+        of your own is read into a constructed one: ``net.load(path)``.
     map_location : device, default="cpu"
         Where a network is put.
 
