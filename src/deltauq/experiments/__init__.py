@@ -16,6 +16,8 @@ NAMES = (
     "bases",
     "ablation-anchors",
     "gap",
+    "uci",
+    "uci-study",
     "table5",
     "gpu-bench",
 )

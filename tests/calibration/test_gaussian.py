@@ -1,0 +1,63 @@
+import doctest
+
+import numpy as np
+import pytest
+from scipy.optimize import differential_evolution
+from scipy.stats import norm
+from sklearn.exceptions import NotFittedError
+
+import deltauq.calibration.gaussian
+from deltauq.calibration import GaussianScaler
+
+
+def nll(y, std):
+    return -norm.logpdf(y, 0.0, std).mean()
+
+
+@pytest.mark.parametrize("fit_scale", [True, False])
+@pytest.mark.parametrize(("scale", "noise"), [(3.0, 0.2), (0.0, 1.0), (1.0, 1e-3), (0.1, 50.0)])
+def test_it_finds_the_optimum_of_an_independent_search(scale, noise, fit_scale):
+    rng = np.random.default_rng(0)
+    std = rng.gamma(2.0, 0.5, 800)
+    y = rng.normal(0.0, np.hypot(scale * std, noise))
+    scaler = GaussianScaler(fit_scale=fit_scale).fit(y, np.zeros(800), std)
+    found = nll(y, scaler.transform(std))
+    if fit_scale:
+        other = differential_evolution(
+            lambda logs: nll(y, np.hypot(np.exp(logs[0]) * std, np.exp(logs[1]))), [(-10, 6)] * 2, seed=0
+        ).fun
+    else:
+        other = min(nll(y, np.hypot(std, noise)) for noise in np.exp(np.linspace(-10, 6, 2000)))
+        assert scaler.scale_ == 1.0
+    assert found <= other + 1e-4
+
+
+def test_units_of_target_and_spread_do_not_matter():
+    rng = np.random.default_rng(1)
+    std = rng.uniform(0.1, 1, 300)
+    y = rng.normal(0.0, np.hypot(std, 0.3))
+    one = GaussianScaler().fit(y, 0 * y, std)
+    other = GaussianScaler().fit(1e6 * y, 0 * y, 1e-4 * std)
+    np.testing.assert_allclose(other.transform(1e-4 * std), 1e6 * one.transform(std), rtol=1e-3)
+
+
+def test_a_spread_of_zeros_leaves_the_noise():
+    y = np.random.default_rng(2).normal(0.0, 2.0, 500)
+    scaler = GaussianScaler().fit(y, np.zeros(500), np.zeros(500))
+    np.testing.assert_allclose(scaler.transform(np.zeros(3)), np.sqrt(np.mean(y**2)), rtol=1e-3)
+
+
+def test_a_perfect_model_has_no_noise():
+    scaler = GaussianScaler().fit(np.ones(5), np.ones(5), np.ones(5))
+    np.testing.assert_array_equal(scaler.transform(np.ones(2)), 0.0)
+
+
+def test_bad_input_is_refused():
+    with pytest.raises(ValueError, match="one shape"):
+        GaussianScaler().fit(np.ones(3), np.ones((3, 1)), np.ones(3))
+    with pytest.raises(NotFittedError):
+        GaussianScaler().transform(np.ones(3))
+
+
+def test_the_example_runs():
+    assert doctest.testmod(deltauq.calibration.gaussian).failed == 0
