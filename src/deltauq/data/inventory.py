@@ -11,6 +11,7 @@ import numpy as np
 from deltauq.data.files import cache_dir, data_dir, locate, verify
 from deltauq.data.images import _CIFAR_BINARY, IMAGE_SETS, ImageSet
 from deltauq.data.tables import OPENML, OpenMLTable
+from deltauq.data.uci import UCI, UCITable
 
 SHEETS = {
     "cifar10-train": ("cifar10", "train_*.webp"),
@@ -21,6 +22,7 @@ SHEETS = {
 
 DATA_DIRECTORY, CACHE = "data directory", "cache"
 
+UCI_SOURCE = "https://archive.ics.uci.edu"
 CIFAR10C = "CIFAR-10-C"
 CIFAR10C_SOURCE = "https://zenodo.org/records/2535967"
 CIFAR10C_SHAPE = (50_000, 32, 32, 3)
@@ -68,7 +70,7 @@ class DataSet:
 
 def list_data_sets() -> list[DataSet]:
     """Return every data set that the library knows, with where it was found."""
-    tables = [_table(table) for table in OPENML.values()]
+    tables = [_table(table) for table in OPENML.values()] + [_uci(table) for table in UCI.values()]
     images = [_images(images) for images in IMAGE_SETS.values()]
     return [*tables, *images, _corruptions()]
 
@@ -88,6 +90,16 @@ def _table(table: OpenMLTable) -> DataSet:
         True,
         check,
     )
+
+
+def _uci(table: UCITable) -> DataSet:
+    path = locate(table.file)
+
+    def check() -> None:
+        if path is not None:
+            verify(path, table.md5)
+
+    return DataSet(f"uci-{table.name}", "table", () if path is None else (path,), (UCI_SOURCE,), False, check)
 
 
 def _images(images: ImageSet) -> DataSet:

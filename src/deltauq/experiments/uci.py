@@ -61,8 +61,9 @@ class AnchoredPerceptron:
         from deltauq.nn.engine import fit
 
         def several(net: Any, batch: Any) -> Any:
-            words = {"n_anchors": self.per_step, "consistency": self.consistency}
-            return anchored_loss(net, mse_loss, batch.x, batch.y, **words)
+            return anchored_loss(
+                net, mse_loss, batch.x, batch.y, n_anchors=self.per_step, consistency=self.consistency
+            )
 
         torch.manual_seed(recipe.seed)
         self.net = Anchored(self.make(), N_ANCHORS, init=self.init)
@@ -279,10 +280,10 @@ EXPERIMENT = Experiment(
     ),
     notes=(
         "The first of the standard splits: 5 of the small tables, 2 of kin8nm, naval, power and protein. A "
-        "fifth of the training rows is held out for every method alike: the noise of ensemble, MC dropout and "
-        "SVI, scale and noise of Δ-UQ, and the conformal scores come from there. DEUP and the GP predict the "
-        f"variance of the target themselves. The GP has at most {GP_ROWS} rows, the anchored forest "
-        f"{FOREST_TREES} trees and at most {FOREST_ROWS} rows. Δ-UQ's training was chosen by `uci-study` inside "
-        "training rows; the initial width of SVI's posterior on rows of the first split."
+        "fifth of the training rows is held out for every method alike: the noise of ensemble, MC dropout "
+        "and SVI, scale and noise of Δ-UQ, and the conformal scores come from there. DEUP and the GP predict "
+        f"the variance of the target themselves. The GP has at most {GP_ROWS} rows, the anchored forest "
+        f"{FOREST_TREES} trees and at most {FOREST_ROWS} rows. Δ-UQ's training was chosen by `uci-study` "
+        "inside training rows; the initial width of SVI's posterior on rows of the first split."
     ),
 )

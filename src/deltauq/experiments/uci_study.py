@@ -1,4 +1,4 @@
-"""`uci-study`: how an anchored perceptron is best trained, inside the training rows of `uci`'s first split."""
+"""`uci-study`: how an anchored perceptron is best trained, inside training rows of `uci`'s first split."""
 
 from __future__ import annotations
 
@@ -63,8 +63,9 @@ EXPERIMENT = Experiment(
         for metric in ("crps", "rmse")
     ),
     notes=(
-        "Rows of the first standard split's training part only. pretrained: both halves of the first layer begin "
-        "with the same weights, so that the network begins as a function of X alone. four: every row meets four "
-        "anchors in a step, in one pass. consistent: with the variance over them as a further loss."
+        "Rows of the first standard split's training part only. pretrained: both halves of the first layer "
+        "begin with the same weights, so that the network begins as a function of X alone. four: every row "
+        "meets four anchors in a step, in one pass. consistent: with the variance over them as a "
+        "further loss."
     ),
 )
