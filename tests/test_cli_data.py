@@ -28,13 +28,16 @@ def test_every_registered_set_is_listed_though_nothing_is_here(tmp_path):
     done = run("list", "--json", cache=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     sets = by_name(done)
-    assert set(sets) == {f"openml-{id}" for id in OPENML} | set(IMAGE_SETS) | {"cifar10-c"}
+    tables = {f"openml-{id}" for id in OPENML} | {f"uci-{name}" for name in UCI}
+    assert set(sets) == tables | set(IMAGE_SETS) | {"cifar10-c"}
     assert all(
         entry["place"] is None and entry["bytes"] == 0 and entry["files"] == [] for entry in sets.values()
     )
     assert all(url.startswith("http") for entry in sets.values() for url in entry["sources"])
     table = run("list", cache=tmp_path).stdout
-    assert table.count("not here: download") == len(sets) - 1 and table.count("not here: by hand") == 1
+    by_hand = 1 + len(UCI)
+    assert table.count("not here: by hand") == by_hand
+    assert table.count("not here: download") == len(sets) - by_hand
     assert str(tmp_path) in table
     assert list(tmp_path.iterdir()) == []  # looking makes nothing
     checked = run("check", cache=tmp_path)
@@ -66,7 +69,7 @@ def test_real_sets_are_found_genuine_and_damaged_ones_are_named(data_dir, tmp_pa
     (data / "mnist" / "t10k-images-idx3-ubyte.gz").write_bytes(b"not gzip")
     done = run("check", data=data, cache=cache)
     assert done.returncode == 2
-    assert done.stderr == "deltauq: 2 of 15 data sets are corrupt: openml-216 elevators, mnist-test\n"
+    assert done.stderr == "deltauq: 2 of 24 data sets are corrupt: openml-216 elevators, mnist-test\n"
     assert done.stdout.count("genuine") == 3 and done.stdout.count("corrupt: ") == 2
 
 
