@@ -11,6 +11,7 @@ import pytest
 
 from deltauq.data import IMAGE_SETS, OPENML, load_images
 from deltauq.data.inventory import list_data_sets
+from deltauq.data.uci import UCI
 
 
 def run(*arguments, cache, data=None):
