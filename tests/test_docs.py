@@ -40,3 +40,12 @@ def test_the_readme_names_the_commands_that_exist():
     makefile = (README.parent / "Makefile").read_text(encoding="utf-8")
     for target in re.findall(r"make ([a-z-]+) ", text):
         assert re.search(rf"^{target}:", makefile, flags=re.MULTILINE), target
+
+
+def test_examples_of_the_page_on_networks(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text = (README.parent / "docs" / "networks.md").read_text(encoding="utf-8")
+    names: dict[str, object] = {}
+    for block in re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL):
+        exec(block, names)
+    assert (names["posterior"].var > 0).all() and (tmp_path / "net.safetensors").exists()
