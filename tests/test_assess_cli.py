@@ -12,7 +12,7 @@ from sklearn.datasets import load_diabetes, load_iris
 
 from deltauq.cli.complaints import BadInput
 from deltauq.cli.models import ModelWord, build_model
-from deltauq.cli.tables import UserTable, load_table
+from deltauq.cli.tables import UserTable, load_table, read_frame
 
 WITHOUT = "import sys; sys.modules[{name!r}] = None; from deltauq.cli import main; main()"
 
@@ -202,3 +202,41 @@ def test_words_become_columns_and_units_go_where_they_matter():
     np.testing.assert_array_equal(np.unique(scaled[:, 4:]), [0.0, 1.0])
     raw = build_model(ModelWord.forest, table)[:-1].fit_transform(table.X, table.y)
     np.testing.assert_allclose(raw[:, :4], bunch.data)
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".CSV.GZ", ".csv.bz2", ".csv.xz", ".PARQUET"])
+def test_packed_files_are_read_whatever_the_case_of_their_names(tmp_path, suffix):
+    frame = pd.DataFrame({"a": [1.5, 2.5], "y": [3.0, 4.0]})
+    path = tmp_path / f"table{suffix}"
+    if suffix == ".PARQUET":
+        frame.to_parquet(path)
+    else:
+        packing = {".gz": "gzip", ".bz2": "bz2", ".xz": "xz"}.get(path.suffix.lower())
+        frame.to_csv(path, index=False, compression=packing)
+    pd.testing.assert_frame_equal(read_frame(path), frame)
+
+
+def test_an_archive_is_refused(tmp_path):
+    path = tmp_path / "table.zip"
+    path.write_bytes(b"PK")
+    with pytest.raises(BadInput, match="unpack it first"):
+        read_frame(path)
+
+
+def test_a_delimiter_too_many_does_not_shift_the_columns(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text("a,b,y\n1,2,3,\n4,5,6,\n")
+    assert read_frame(path).to_dict("list") == {"a": [1, 4], "b": [2, 5], "y": [3, 6]}
+    path.write_text("a,b,y\nfirst,1,2,3\nsecond,4,5,6\n")  # names of the rows, as R writes them
+    assert read_frame(path).to_dict("list") == {"a": [1, 4], "b": [2, 5], "y": [3, 6]}
+
+
+@pytest.mark.parametrize("unit", [1e-200, 1e200])
+def test_targets_of_any_size_are_assessed(tmp_path, unit):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(120, 2))
+    frame = pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "y": unit * (X[:, 0] + 0.1 * X[:, 1])})
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    done = run(tmp_path / "t.csv", "--target", "y", "--model", "tree", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["verdict"]["sentence"]

@@ -9,6 +9,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import numpy as np
+
 from deltauq.cli.complaints import BadInput, check_writable, complaint_about
 from deltauq.cli.models import ModelWord, build_model
 from deltauq.cli.progress import progress_bar
@@ -85,8 +87,11 @@ def run_assess(table: UserTable, word: ModelWord, *, folds: int, jobs: int, seed
     y, unit = table.y, 1.0
     if table.task == "regression":
         # Support vector machines and networks need a target of about unit size; to the others it is all one.
-        unit = float(table.y.std())
-        y = (table.y - table.y.mean()) / unit
+        # Divided by the largest first, so that no square leaves the range of numbers.
+        largest = float(np.abs(table.y).max())
+        y = table.y / largest
+        unit = largest * float(y.std())
+        y = (y - y.mean()) / y.std()
     with warnings.catch_warnings(), _progress() as tick:
         # Of categories that a fold has not met, and of networks that might have gained by more epochs.
         warnings.simplefilter("ignore")

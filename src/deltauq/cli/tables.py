@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import bz2
 import csv
 import gzip
+import lzma
 import re
+import warnings
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
@@ -19,6 +22,11 @@ if TYPE_CHECKING:
 
 DELIMITERS = ",;\t|"
 SNIFFED = 64 * 1024
+PACKED: dict[str, tuple[str, Any]] = {
+    ".gz": ("gzip", gzip.open),
+    ".bz2": ("bz2", bz2.open),
+    ".xz": ("xz", lzma.open),
+}
 FEW_VALUES = 10
 """Whole numbers with no more different values than this are taken for classes."""
 MANY_WORDS = 0.5
@@ -87,7 +95,7 @@ def load_table(file: Path, target: str, task: str, max_rows: int, seed: int) -> 
 
 
 def read_frame(file: Path) -> pd.DataFrame:
-    """Return the content of a CSV (also .gz) or Parquet file."""
+    """Return the content of a CSV (also packed by gzip, bzip2 or xz) or Parquet file."""
     try:
         import pandas as pd
     except ImportError as error:
@@ -97,9 +105,9 @@ def read_frame(file: Path) -> pd.DataFrame:
     if file.is_dir():
         raise BadInput(f"{file} is a folder")
     try:
-        if file.suffix in (".parquet", ".pq"):
+        if file.suffix.lower() in (".parquet", ".pq"):
             return pd.read_parquet(file)
-        return pd.read_csv(file, encoding="utf-8-sig", low_memory=False, **_dialect(file))
+        return _read_csv(file)
     except ImportError as error:
         raise BadInput("reading Parquet needs pyarrow: pip install pyarrow") from error
     except pd.errors.EmptyDataError as error:
@@ -108,11 +116,26 @@ def read_frame(file: Path) -> pd.DataFrame:
         raise BadInput(f"cannot read {file}: {str(error).splitlines()[0]}") from error
 
 
-def _dialect(file: Path) -> dict[str, str]:
-    """Return the delimiter, and the decimal comma where there is one, as arguments for pandas."""
-    opener = gzip.open if file.suffix == ".gz" else open
+def _read_csv(file: Path) -> pd.DataFrame:
+    import pandas as pd
+
+    if file.suffix.lower() in (".zip", ".7z", ".tar", ".tgz"):
+        raise BadInput(f"{file} is an archive: unpack it first")
+    packing, opener = PACKED.get(file.suffix.lower(), (None, open))
     with opener(file, "rt", encoding="utf-8-sig", newline="") as stream:
         sample = stream.read(SNIFFED)
+    words = {"encoding": "utf-8-sig", "low_memory": False, "compression": packing, **_dialect(sample)}
+    frame = pd.read_csv(file, **words)
+    # A row with one field more than the header has row names in front, or a delimiter too many at its end.
+    if not isinstance(frame.index, pd.RangeIndex) and frame.iloc[:, -1].isna().all():
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", pd.errors.ParserWarning)
+            frame = pd.read_csv(file, index_col=False, **words)
+    return frame
+
+
+def _dialect(sample: str) -> dict[str, str]:
+    """Return the delimiter, and the decimal comma where there is one, as arguments for pandas."""
     try:
         delimiter = csv.Sniffer().sniff(sample, DELIMITERS).delimiter
     except csv.Error:
