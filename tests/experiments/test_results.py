@@ -80,3 +80,12 @@ def _is_json(text):
     except json.JSONDecodeError:
         return False
     return True
+
+
+def test_lines_that_are_no_lines_are_passed_over(tmp_path):
+    store = ResultStore(tmp_path / "x.jsonl")
+    store.append(line(0))
+    with store.path.open("ab") as file:
+        file.write(b"\xff\xfe garbage\n" + b'{"metrics": null}\n' + b"[1, 2]\n")
+    store.append(line(1))
+    assert len(list(store)) == 2

@@ -94,3 +94,18 @@ def test_only_some_cells_are_run_where_asked():
     assert chosen(cells, None) == cells
     with pytest.raises(ValueError, match="'colour'"):
         chosen(cells, {"colour": "red"})
+    with pytest.raises(ValueError, match="'c'"):
+        chosen(cells, {"method": "c"})
+
+
+def test_only_some_cells_are_run_though_others_are_pending(tmp_path):
+    def run(cell, profile):
+        return Outcome({"value": 1.0})
+
+    def cells(profile):
+        return [{"method": "a", "seed": 0}, {"method": "b", "seed": 0, "part": 1}]
+
+    experiment = Experiment("parts", 1, "Parts", cells, run)
+    store = ResultStore(tmp_path / "parts.jsonl")
+    assert len(list(run_experiment(experiment, store, only={"part": "1"}))) == 1
+    assert list(run_experiment(experiment, store, only={"part": "1"})) == []

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from sklearn.utils import check_random_state
 
-from deltauq.baselines._base import BaselineRegressor
+from deltauq.baselines._base import BaselineRegressor, seeded
 from deltauq.core import Posterior
 
 
@@ -27,9 +28,17 @@ class NGBoostRegressor(BaselineRegressor):
         """Fit to X of shape (n, d) and y of shape (n,)."""
         try:
             from ngboost import NGBRegressor
+            from ngboost.learners import default_tree_learner
         except ImportError as error:
             raise ImportError("NGBoostRegressor needs: pip install 'deltauq[compare]'") from error
-        boosting = NGBRegressor(n_estimators=self.n_estimators, random_state=self.random_state, verbose=False)
+        # Its trees have a random state of their own, for equally good splits.
+        random_state = check_random_state(self.random_state)
+        boosting = NGBRegressor(
+            n_estimators=self.n_estimators,
+            Base=seeded(default_tree_learner, random_state),
+            random_state=random_state,
+            verbose=False,
+        )
         # Natural gradients stall when targets are tiny or huge, so the target is standardised around them.
         y = np.asarray(y, dtype=np.float64)
         self.center_, self.unit_ = float(y.mean()), float(y.std()) or 1.0

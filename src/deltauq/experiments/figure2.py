@@ -30,6 +30,7 @@ BAND = 0.2
 _LABELS = {
     "at_boundaries": "at boundaries",
     "at_centers": "at centres",
+    "boundaries_over_centers": "ratio, mean over draws",
     "small_1": "small, first",
     "small_2": "small, second",
     "least_small_over_large": "lesser small / large",
@@ -172,7 +173,7 @@ EXPERIMENT = Experiment(
     tables=(
         TableView(
             "(A) Mean uncertainty: along the decision boundaries, and at the class centres",
-            ("at_boundaries", "at_centers"),
+            ("at_boundaries", "at_centers", "boundaries_over_centers"),
             "layout",
             best=None,
             where={"layout": "separable"},

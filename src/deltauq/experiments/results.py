@@ -79,7 +79,7 @@ class ResultStore:
         try:
             if self._ends_in_the_middle(descriptor):
                 text = "\n" + text
-            os.write(descriptor, text.encode())
+            _write_all(descriptor, text.encode())
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
@@ -88,7 +88,7 @@ class ResultStore:
         """Yield every whole line; of several with one key, all."""
         if not self.path.exists():
             return
-        with self.path.open(encoding="utf-8") as file:
+        with self.path.open("rb") as file:
             for text in file:
                 line = _parse(text)
                 if line is not None:
@@ -104,9 +104,16 @@ class ResultStore:
         return size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
 
 
-def _parse(text: str) -> ResultLine | None:
-    """Return the line, or None for one that was cut off in the middle."""
+def _write_all(descriptor: int, text: bytes) -> None:
+    """Write everything or raise: a disk that fills up takes less than it is given, without a word."""
+    while text:
+        text = text[os.write(descriptor, text) :]
+
+
+def _parse(text: bytes) -> ResultLine | None:
+    """Return the line, or None for one that was cut off in the middle or is something else."""
     try:
-        return ResultLine(**json.loads(text))
-    except (json.JSONDecodeError, TypeError):
+        line = ResultLine(**json.loads(text))
+    except (ValueError, TypeError):
         return None
+    return line if isinstance(line.cell, dict) and isinstance(line.metrics, dict) else None

@@ -104,7 +104,8 @@ def run_experiment(
     line : ResultLine
     """
     provenance = _provenance()
-    cells = chosen(experiment.pending(store, profile), only)
+    wanted = chosen(experiment.cells(profile), only)
+    cells = [cell for cell in experiment.pending(store, profile) if cell in wanted]
     for cell, outcome, seconds in _compute(experiment, cells, profile, n_jobs):
         line = ResultLine(
             experiment=experiment.name,
@@ -121,10 +122,13 @@ def run_experiment(
 
 
 def chosen(cells: list[Cell], only: Mapping[str, str] | None) -> list[Cell]:
-    """Return the cells that have these values; a word that no cell has is an error."""
+    """Return the cells that have these values; a word or a value that no cell has is an error."""
     for word, value in (only or {}).items():
-        if cells and not any(word in cell for cell in cells):
+        values = sorted({str(cell[word]) for cell in cells if word in cell})
+        if not values:
             raise ValueError(f"cells have the words {sorted({w for c in cells for w in c})}, not {word!r}.")
+        if value not in values:
+            raise ValueError(f"{word} is one of {values}, not {value!r}.")
         cells = [cell for cell in cells if str(cell.get(word)) == value]
     return cells
 
@@ -162,6 +166,9 @@ def _commit() -> str | None:
     """
     if told := os.environ.get("DELTAUQ_COMMIT"):
         return told
+    root = _said_by("git", "rev-parse", "--show-toplevel")
+    if root is None or Path(root) / "src" / "deltauq" != Path(__file__).resolve().parents[1]:
+        return None  # installed somewhere inside another repository
     commit = _said_by("git", "rev-parse", "--short=12", "HEAD")
     return f"{commit}-dirty" if commit and _said_by("git", "status", "--porcelain", "--", "..") else commit
 

@@ -71,6 +71,6 @@ EXPERIMENT = Experiment(
         "the errors) appears for Ackley in all dimensions with 100 to 200 points on the whole usual domain; "
         "`table1` takes 200. It does not appear everywhere: for Ackley σ ranks less as points are added, for "
         "Griewank in three and four dimensions it takes 1000 to 2000 points to rank at all, and two anchors "
-        "cost much accuracy at every size."
+        "are less accurate than X − R at every size."
     ),
 )

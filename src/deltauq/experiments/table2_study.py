@@ -1,10 +1,13 @@
 """`table2-study`: how rows and anchors are paired in training, and with how many, inside the training parts.
 
-No row that `table2` tests on is used for the small size; for the large one the rows are those that `bases`
-trains on. What is measured here fixes the defaults of `pairing`, `n_train_anchors` and `n_anchors`.
+Every trial of `table2` (for the large size: of `bases`) gives its training part, and folds of it are all that
+is used. Trials shuffle anew, so the training part of one lies in the test part of the others: what is found
+here may fix a default, but not by small differences. It confirmed the default, and changed nothing.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 from sklearn.ensemble import RandomForestRegressor
@@ -94,18 +97,37 @@ def run(cell: Cell, profile: str) -> Outcome:
 
 
 def _views(size: int) -> tuple[TableView, ...]:
+    metrics: tuple[Any, ...] = (("spearman", "Spearman(σ, |error|)", "max"), ("mae", "MAE", "min"))
     names = tuple(map(str, REGRESSION))
     return tuple(
         TableView(
-            f"Spearman(σ, |error|), {size} rows, {pairing} pairing, by anchors a row meets",
+            f"{title}, {size} rows, {pairing} pairing, by anchors a row meets",
+            metric,
+            "dataset",
+            "n_train_anchors",
+            best=best,
+            where={"n_train": size, "pairing": pairing, "n_anchors": N_ANCHORS, "partition": None},
+            mean_over=names if metric == "spearman" else (),
+            labels=labels.LABELS,
+        )
+        for metric, title, best in metrics
+        for pairing in ("shared", "random")
+    )
+
+
+def _partitions() -> tuple[TableView, ...]:
+    """Return what the further partitions say of the candidates, each by itself."""
+    return tuple(
+        TableView(
+            f"Spearman(σ, |error|), 200 rows, shared pairing, partition {partition} into folds",
             "spearman",
             "dataset",
             "n_train_anchors",
-            where={"n_train": size, "pairing": pairing, "n_anchors": N_ANCHORS},
-            mean_over=names,
+            where={"partition": partition},
+            mean_over=tuple(map(str, REGRESSION)),
             labels=labels.LABELS,
         )
-        for pairing in ("shared", "random")
+        for partition in MORE_PARTITIONS["paper"]
     )
 
 
@@ -115,5 +137,13 @@ EXPERIMENT = Experiment(
     "Pairing and numbers of anchors, inside training rows",
     cells,
     run,
-    tables=_views(200) + _views(2000),
+    tables=_views(200) + _partitions() + _views(2000),
+    notes=(
+        "Rows that all meet the same anchors do better than rows that each meet their own, at both sizes, "
+        "and by far in accuracy at the large one: shared pairing is the default. At 200 rows 100 anchors "
+        "or all of them cannot be told apart over four partitions into folds, fewer are a little worse; "
+        "at 2000 rows 20, 50 and 100 are alike. So n_train_anchors stays at all pairs up to 316 rows, "
+        "then 100,000 // n. Training parts of one trial are test rows of another: small differences were "
+        "not acted on."
+    ),
 )

@@ -77,6 +77,7 @@ def spearman(std: ArrayLike, error: ArrayLike) -> float:
         In [-1, 1]; NaN where σ or the error is the same everywhere, since then there is no order to compare.
     """
     std, error = columns(std=std, error=error)
+    require_not_negative("std", std)
     a, b = rankdata(std), rankdata(np.abs(error))
     a, b = a - a.mean(), b - b.mean()
     norms = float(np.sqrt(np.sum(a**2) * np.sum(b**2)))
