@@ -90,7 +90,7 @@ def openml_table(dataset: int) -> Table:
 
 EXPERIMENT = Experiment(
     "table2",
-    2,
+    1,
     "Regression on OpenML tables",
     cells,
     run,

@@ -1,0 +1,220 @@
+"""What surrogates share: training data, transforms, and the ways in which they answer."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any, Literal, NoReturn, Self
+
+import torch
+from botorch.acquisition.objective import PosteriorTransform
+from botorch.exceptions.errors import UnsupportedError
+from botorch.models.ensemble import EnsembleModel
+from botorch.models.model import Model
+from botorch.models.transforms.input import InputStandardize, InputTransform
+from botorch.models.transforms.outcome import OutcomeTransform, Standardize
+from botorch.posteriors.posterior import Posterior
+from sklearn.exceptions import NotFittedError
+from torch import Tensor
+
+from deltauq.bo.posteriors import AnchorPosterior, as_gaussian
+
+Kind = Literal["ensemble", "gaussian"]
+KINDS = ("ensemble", "gaussian")
+
+
+class Surrogate(Model):
+    """A BoTorch model of n evaluated points, to be trained by `fit`.
+
+    Parameters
+    ----------
+    train_X : float tensor of shape (n, d)
+        At least two points. Its dtype and device are the model's.
+    train_Y : float tensor of shape (n, m)
+    input_transform : InputTransform, "standardize" or None
+        "standardize": zero mean and unit variance of the evaluated points.
+    outcome_transform : OutcomeTransform, "standardize" or None
+
+    Attributes
+    ----------
+    train_inputs : tuple of one tensor of shape (n, d)
+    train_targets : tensor of shape (n, m)
+        Both as they were given, whatever the transforms.
+    """
+
+    def __init__(
+        self,
+        train_X: Tensor,
+        train_Y: Tensor,
+        *,
+        input_transform: InputTransform | Literal["standardize"] | None = "standardize",
+        outcome_transform: OutcomeTransform | Literal["standardize"] | None = "standardize",
+    ) -> None:
+        super().__init__()
+        _check_training_data(train_X, train_Y)
+        self.train_inputs = (train_X.detach(),)
+        self.train_targets = train_Y.detach()
+        if isinstance(input_transform, str):
+            _require_standardize("input_transform", input_transform)
+            input_transform = InputStandardize(train_X.shape[1])
+        if isinstance(outcome_transform, str):
+            _require_standardize("outcome_transform", outcome_transform)
+            outcome_transform = Standardize(train_Y.shape[1])
+        if input_transform is not None:
+            self.input_transform = input_transform.to(train_X)
+        if outcome_transform is not None:
+            self.outcome_transform = outcome_transform.to(train_X)
+        self._is_fitted = False
+
+    @property
+    def num_outputs(self) -> int:
+        """The number m of outputs."""
+        return self.train_targets.shape[1]
+
+    @property
+    def batch_shape(self) -> torch.Size:
+        """Of the model, not of the points it is asked about: one model, so empty."""
+        return torch.Size([])
+
+    def fit(self) -> Self:
+        """Train on the evaluated points, from the beginning."""
+        x, y = self._transformed_data()
+        self._train(x, y)
+        return self._finished()
+
+    def condition_on_observations(self, X: Tensor, Y: Tensor, **kwargs: Any) -> NoReturn:
+        """Refuse: a trained network knows no conditioning."""
+        raise UnsupportedError(
+            f"{type(self).__name__} cannot be conditioned on observations: "
+            "make a new one of all points and fit it."
+        )
+
+    @abstractmethod
+    def _train(self, x: Tensor, y: Tensor) -> None:
+        """Train on transformed points of shape (n, d) and values of shape (n, m)."""
+
+    @torch.no_grad()
+    def _transformed_data(self) -> tuple[Tensor, Tensor]:
+        """Return the training data as the model sees it; transforms learn from it."""
+        x, y = self.train_inputs[0], self.train_targets
+        if hasattr(self, "input_transform"):
+            x = self.input_transform.train()(x)
+            self.input_transform.eval()
+        if hasattr(self, "outcome_transform"):
+            y, _ = self.outcome_transform.train()(y, X=self.train_inputs[0])
+            self.outcome_transform.eval()
+        return x, y
+
+    def _finished(self) -> Self:
+        """Close the training: only points have gradients from now on."""
+        self._is_fitted = True
+        return self.eval().requires_grad_(False)
+
+    def _check_points(self, X: Tensor) -> None:
+        """Refuse what cannot be predicted, or not yet."""
+        if not self._is_fitted:
+            raise NotFittedError(f"this {type(self).__name__} is not fitted yet: call fit first.")
+        d = self.train_inputs[0].shape[1]
+        if X.ndim < 2 or X.shape[-1] != d:
+            raise ValueError(f"points must have shape (..., q, {d}), got {tuple(X.shape)}.")
+
+    def _set_transformed_inputs(self) -> None:
+        """Leave the training inputs as they were given; BoTorch would keep them transformed in eval()."""
+
+
+class SampledSurrogate(Surrogate, EnsembleModel):
+    """A surrogate that says K values at every point, all from the same K functions.
+
+    Parameters
+    ----------
+    train_X : float tensor of shape (n, d)
+    train_Y : float tensor of shape (n, m)
+    posterior : {"ensemble", "gaussian"}
+        How it answers: the K functions themselves (BoTorch's variance then divides by K - 1), or the Gaussian
+        of their mean and their variance (1/K), which analytic acquisition functions mean.
+    **transforms
+        `input_transform` and `outcome_transform`, see `Surrogate`.
+    """
+
+    def __init__(
+        self, train_X: Tensor, train_Y: Tensor, *, posterior: Kind = "ensemble", **transforms: Any
+    ) -> None:
+        super().__init__(train_X, train_Y, **transforms)
+        if posterior not in KINDS:
+            raise ValueError(f"posterior must be one of {list(KINDS)}, got {posterior!r}.")
+        self.posterior_kind = posterior
+
+    def forward(self, X: Tensor) -> Tensor:
+        """Return the values of all K functions, before the outcome transform is undone.
+
+        Parameters
+        ----------
+        X : tensor of shape (..., q, d)
+            Transformed points.
+
+        Returns
+        -------
+        values : tensor of shape (..., K, q, m)
+        """
+        self._check_points(X)
+        values = self._values(X.reshape(-1, X.shape[-1]))
+        return values.unflatten(1, X.shape[:-1]).movedim(0, -3)
+
+    # BoTorch's own two signatures, that of a model and that of an ensemble, disagree.
+    def posterior(  # type: ignore[override]
+        self,
+        X: Tensor,
+        output_indices: list[int] | None = None,
+        posterior_transform: PosteriorTransform | None = None,
+        **kwargs: Any,
+    ) -> Posterior:
+        """Return what the surrogate says about points jointly.
+
+        Parameters
+        ----------
+        X : tensor of shape (..., q, d)
+        output_indices : list of int, optional
+            The outputs to speak of; all by default.
+        posterior_transform : PosteriorTransform, optional
+        **kwargs
+            BoTorch's further words; there is no observation noise, and ``True`` is passed over.
+
+        Returns
+        -------
+        posterior : AnchorPosterior or GPyTorchPosterior over (..., q, m)
+        """
+        self._check_points(X)
+        values = super().posterior(X, output_indices, **kwargs).values
+        answer = as_gaussian(values) if self.posterior_kind == "gaussian" else AnchorPosterior(values)
+        return answer if posterior_transform is None else posterior_transform(posterior=answer, X=X)
+
+    @abstractmethod
+    def _values(self, x: Tensor) -> Tensor:
+        """Return values of shape (K, n, m) at transformed points of shape (n, d)."""
+
+
+def _require_standardize(name: str, word: str) -> None:
+    if word != "standardize":
+        raise ValueError(f'{name} must be a transform of BoTorch, "standardize" or None, got {word!r}.')
+
+
+def _check_training_data(x: Tensor, y: Tensor) -> None:
+    """Refuse training data that no surrogate can be made of."""
+    if not (isinstance(x, Tensor) and isinstance(y, Tensor)):
+        raise TypeError(
+            f"train_X and train_Y must be tensors, got {type(x).__name__} and {type(y).__name__}."
+        )
+    if x.ndim != 2 or y.ndim != 2 or len(x) != len(y) or 0 in (x.shape[1], y.shape[1]):
+        raise ValueError(
+            "train_X and train_Y must have shapes (n, d) and (n, m), "
+            f"got {tuple(x.shape)} and {tuple(y.shape)}."
+        )
+    if len(x) < 2:
+        raise ValueError(f"a surrogate needs at least two points, got {len(x)}.")
+    if not x.is_floating_point() or x.dtype != y.dtype or x.device != y.device:
+        raise ValueError(
+            "train_X and train_Y must be floats of one dtype on one device, "
+            f"got {x.dtype} on {x.device} and {y.dtype} on {y.device}."
+        )
+    for name, values in (("train_X", x), ("train_Y", y)):
+        if not values.isfinite().all():
+            raise ValueError(f"{name} holds values that are not finite.")

@@ -1,0 +1,232 @@
+"""All surrogates inside ordinary BoTorch code, and the rivals against the baselines they wrap."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+
+pytest.importorskip("botorch")
+
+from botorch.acquisition import (
+    LogExpectedImprovement,
+    qLogExpectedImprovement,
+    qLogNoisyExpectedImprovement,
+    qUpperConfidenceBound,
+)
+from botorch.acquisition.objective import ScalarizedPosteriorTransform
+from botorch.exceptions.errors import UnsupportedError
+from botorch.optim import optimize_acqf, optimize_acqf_discrete
+from scipy.stats import norm
+from sklearn.ensemble import RandomForestRegressor
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF
+from sklearn.linear_model import LinearRegression
+from sklearn.multioutput import MultiOutputRegressor
+
+from deltauq import AnchoredRegressor
+from deltauq.bo import (
+    AnchoredSurrogate,
+    DEUPSurrogate,
+    DropoutSurrogate,
+    EnsembleSurrogate,
+    GPSurrogate,
+    SklearnSurrogate,
+)
+from deltauq.nn import MLP
+from deltauq.nn.recipe import Recipe
+
+SHORT = {"network": partial(MLP, hidden=(16, 16)), "recipe": Recipe(epochs=40, lr=1e-2)}
+FOREST = AnchoredRegressor(RandomForestRegressor(3, random_state=0), n_anchors=10, random_state=0)
+
+ENSEMBLES = {
+    "anchored": partial(AnchoredSurrogate, **SHORT),
+    "dropout": partial(DropoutSurrogate, n_samples=8, **SHORT),
+    "ensemble": partial(EnsembleSurrogate, **SHORT),
+    "sklearn": partial(SklearnSurrogate, regressor=FOREST),
+}
+SURROGATES = {
+    **ENSEMBLES,
+    **{f"{name}-gaussian": partial(make, posterior="gaussian") for name, make in ENSEMBLES.items()},
+    "deup": partial(DEUPSurrogate, **SHORT),
+    "gp": GPSurrogate,
+}
+NETWORKS = sorted(set(SURROGATES) - {"gp", "sklearn", "sklearn-gaussian"})
+
+
+@pytest.fixture(scope="module")
+def fitted(bowl):
+    return {name: make(*bowl).fit() for name, make in SURROGATES.items()}
+
+
+@pytest.mark.filterwarnings(
+    "ignore:A not p.d.:linear_operator.utils.warnings.NumericalWarning"
+)  # the GP's own
+@pytest.mark.parametrize("name", SURROGATES)
+@pytest.mark.parametrize("acquisition", ["LogEI", "qLogEI", "qLogNEI", "qUCB"])
+def test_every_acquisition_function_can_be_optimised(fitted, bowl, square, name, acquisition):
+    (x, y), model = bowl, fitted[name]
+    function = {
+        "LogEI": lambda: LogExpectedImprovement(model, best_f=y.max()),
+        "qLogEI": lambda: qLogExpectedImprovement(model, best_f=y.max()),
+        "qLogNEI": lambda: qLogNoisyExpectedImprovement(model, X_baseline=x),
+        "qUCB": lambda: qUpperConfidenceBound(model, beta=0.2),
+    }[acquisition]()
+    q = 1 if acquisition == "LogEI" else 2
+    options = {"maxiter": 5, "with_grad": "sklearn" not in name}
+    points, value = optimize_acqf(function, square, q=q, num_restarts=2, raw_samples=16, options=options)
+    assert points.shape == (q, 2) and points.dtype == torch.float64
+    assert value.isfinite() and (points >= 0).all() and (points <= 1).all()
+    torch.testing.assert_close(function(points).squeeze(), value)
+
+
+@pytest.mark.parametrize("name", SURROGATES)
+def test_shapes(fitted, name):
+    model = fitted[name]
+    assert (model.num_outputs, model.batch_shape) == (1, torch.Size([]))
+    for shape in [(1, 2), (3, 2), (4, 1, 2), (2, 4, 3, 2)]:
+        posterior = model.posterior(torch.rand(*shape, dtype=torch.float64))
+        assert posterior.mean.shape == posterior.variance.shape == (*shape[:-1], 1)
+        assert (posterior.variance >= 0).all() and posterior.mean.dtype == torch.float64
+
+
+@pytest.mark.parametrize("name", [name for name in SURROGATES if "-gaussian" in name or name == "deup"])
+def test_log_ei_is_the_formula_of_mean_and_variance(fitted, bowl, name):
+    model, best = fitted[name], bowl[1].max()  # a float would become a float32 in BoTorch
+    points = torch.rand(20, 1, 2, dtype=torch.float64)
+    posterior = model.posterior(points)
+    mean, std = posterior.mean.numpy().ravel(), posterior.variance.sqrt().numpy().ravel()
+    z = (mean - best.item()) / std
+    near = z > -5  # further out the formula, not BoTorch, loses its digits
+    expected = std * (norm.pdf(z) + z * norm.cdf(z))
+    found = LogExpectedImprovement(model, best_f=best)(points).exp().numpy()
+    np.testing.assert_allclose(found[near], expected[near], rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["anchored", "sklearn"])
+def test_the_expected_improvement_over_anchors_is_exact(fitted, bowl, name):
+    model, best = fitted[name], bowl[1].median()
+    points = torch.rand(6, 2, 2, dtype=torch.float64)
+    values = model.posterior(points).values.squeeze(-1)
+    exact = (values - best).clamp_min(0).amax(-1).mean(-1)
+    smooth = qLogExpectedImprovement(model, best_f=best, tau_max=1e-6, tau_relu=1e-8)(points).exp()
+    torch.testing.assert_close(smooth, exact, rtol=1e-3, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_gradients_reach_the_points(fitted, name):
+    points = torch.rand(2, 1, 2, dtype=torch.float64, requires_grad=True)
+
+    def moments(x):
+        posterior = fitted[name].posterior(x)
+        return posterior.mean, posterior.variance
+
+    assert torch.autograd.gradcheck(moments, points)
+
+
+@pytest.mark.parametrize("name", sorted(set(SURROGATES) - {"gp"}))
+def test_a_mean_of_two_outputs(bowl, name):
+    x, y = bowl
+    both = torch.cat([y, x.sum(-1, keepdim=True)], -1)
+    model = SURROGATES[name](x, both).fit()
+    points = torch.rand(3, 1, 2, dtype=torch.float64)
+    posterior = model.posterior(points)
+    assert posterior.mean.shape == (3, 1, 2)
+    one = model.posterior(points, output_indices=[1])
+    torch.testing.assert_close(one.mean, posterior.mean[..., 1:])
+    torch.testing.assert_close(one.variance, posterior.variance[..., 1:], rtol=1e-5, atol=1e-8)
+    if name in ENSEMBLES:
+        return  # BoTorch adds up the outputs of Gaussians only
+    weights = torch.tensor([2.0, -1.0], dtype=torch.float64)
+    total = model.posterior(points, posterior_transform=ScalarizedPosteriorTransform(weights))
+    torch.testing.assert_close(total.mean[..., 0], posterior.mean @ weights)
+
+
+@pytest.mark.parametrize("name", ["dropout-gaussian", "ensemble-gaussian", "deup"])
+def test_rivals_say_what_the_baseline_says(fitted, bowl, name):
+    (x, y), model = bowl, fitted[name]
+    points = torch.rand(7, 1, 2, dtype=torch.float64)
+    theirs = model.baseline.posterior(((points - x.mean(0)) / x.std(0)).squeeze(1))
+    ours = model.posterior(points)
+    torch.testing.assert_close(ours.mean.squeeze(1), theirs.mean * y.std() + y.mean())
+    torch.testing.assert_close(ours.variance.squeeze(1), theirs.var * y.var())
+
+
+def test_settings_of_the_paper(bowl):
+    assert DropoutSurrogate(*bowl).baseline.rate == 0.3
+    assert EnsembleSurrogate(*bowl).baseline.n_members == 3
+    assert DEUPSurrogate(bowl[0][:3], bowl[1][:3]).baseline.n_folds == 3
+    network = AnchoredSurrogate(*bowl).network(2, 1)
+    assert network.config["hidden"] == [128, 128, 128] and network.config["activation"] == "relu"
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_conditioning_is_refused_and_networks_are_not_makers(fitted, bowl, name):
+    with pytest.raises(UnsupportedError, match="cannot be conditioned on observations"):
+        fitted[name].condition_on_observations(*bowl)
+    with pytest.raises(TypeError, match="network must be a function"):
+        SURROGATES[name](*bowl, network=MLP(2))
+
+
+class TestSklearn:
+    @pytest.mark.parametrize("m", [1, 2])
+    @pytest.mark.parametrize(
+        "words", [{}, {"center": "estimator"}, {"calibrate": 3.0}, {"calibrate": "cv"}], ids=str
+    )
+    def test_it_says_what_the_regressor_says(self, bowl, m, words):
+        x, y = bowl
+        y = torch.cat([y, -2 * y + x[:, :1]], -1)[:, :m]
+        regressor = AnchoredRegressor(
+            RandomForestRegressor(5, random_state=0), n_anchors=10, random_state=0, **words
+        )
+        model = SklearnSurrogate(
+            x, y, regressor=regressor, posterior="gaussian", input_transform=None, outcome_transform=None
+        ).fit()
+        points = torch.rand(6, 1, 2, dtype=torch.float64)
+        target = y.numpy()[:, 0] if m == 1 else y.numpy()
+        mean, std = regressor.fit(x.numpy(), target).predict(points.squeeze(1).numpy(), return_std=True)
+        ours = model.posterior(points)
+        np.testing.assert_allclose(ours.mean.squeeze(1).numpy().reshape(mean.shape), mean, rtol=1e-9)
+        np.testing.assert_allclose(ours.variance.sqrt().squeeze(1).numpy().reshape(std.shape), std, rtol=1e-5)
+
+    def test_a_linear_base_has_the_same_spread_everywhere(self, bowl):
+        model = SklearnSurrogate(*bowl, regressor=AnchoredRegressor(LinearRegression(), random_state=0)).fit()
+        variance = model.posterior(torch.rand(9, 1, 2, dtype=torch.float64)).variance
+        torch.testing.assert_close(variance, variance[:1].expand_as(variance))
+
+    def test_a_smooth_base_is_climbed_without_gradients(self, bowl, square):
+        x, y = bowl
+        base = AnchoredRegressor(
+            GaussianProcessRegressor(RBF(2.0), alpha=1e-6, optimizer=None), n_anchors=10, random_state=0
+        )
+        model = SklearnSurrogate(x, y, regressor=base, posterior="gaussian").fit()
+        found, _ = optimize_acqf(
+            qUpperConfidenceBound(model, beta=0.0),
+            square,
+            q=1,
+            num_restarts=2,
+            raw_samples=32,
+            options={"with_grad": False, "maxiter": 20},
+        )
+        best = torch.tensor([[0.3, 0.6]], dtype=torch.float64)
+        assert (found - best).norm() < 0.25
+
+    def test_trees_choose_among_points(self, fitted, bowl):
+        choices = torch.rand(50, 2, dtype=torch.float64)
+        function = LogExpectedImprovement(fitted["sklearn-gaussian"], best_f=bowl[1].max())
+        point, value = optimize_acqf_discrete(function, q=1, choices=choices)
+        assert value.item() == function(choices[:, None]).max().item()
+        assert (choices == point).all(-1).any()
+
+    def test_bad_input(self, fitted, bowl):
+        points = torch.rand(1, 1, 2, dtype=torch.float64, requires_grad=True)
+        with pytest.raises(UnsupportedError, match="no gradients: give optimize_acqf options="):
+            fitted["sklearn"].posterior(points)
+        with pytest.raises(TypeError, match="must be an AnchoredRegressor, got LinearRegression"):
+            SklearnSurrogate(*bowl, regressor=LinearRegression())
+
+    def test_several_outputs_over_a_base_of_one(self, bowl):
+        x, y = bowl
+        base = AnchoredRegressor(MultiOutputRegressor(GaussianProcessRegressor()), random_state=0)
+        model = SklearnSurrogate(x, torch.cat([y, -y], -1), regressor=base).fit()
+        assert model.posterior(x).mean.shape == (10, 2)
