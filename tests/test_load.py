@@ -17,6 +17,14 @@ def test_a_network_comes_back(tmp_path):
         torch.testing.assert_close(getattr(again.posterior(x), name), getattr(net.posterior(x), name))
 
 
+def test_the_name_of_the_file_does_not_matter(tmp_path):
+    net = Anchored(MLP(3), 6)
+    net.set_anchors(torch.randn(30, 3))
+    for name in ("net", "net.bin", "net.v2"):
+        net.save(tmp_path / name)
+        assert torch.equal(deltauq.load(tmp_path / name).anchors, net.anchors)
+
+
 def test_what_is_no_model_gets_one_sentence(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"no file .*absent"):
         deltauq.load(tmp_path / "absent.safetensors")

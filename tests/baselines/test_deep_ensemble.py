@@ -1,11 +1,13 @@
 """Deep ensembles, by construction."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import nn
 
 from deltauq.baselines import DeepEnsemble
-from deltauq.nn import MLP
+from deltauq.nn import MLP, Anchored
 from deltauq.nn.engine import fit
 from deltauq.nn.recipe import Recipe
 
@@ -79,6 +81,47 @@ def test_networks_that_are_there_already_can_be_left_out_in_turn(wave):
     torch.testing.assert_close(without_first.posterior(x).mean, expected.mean(0))
     with pytest.raises(TypeError, match="trains no new ones"):
         without_first.fit(x, x[:, :1], RECIPE)
+
+
+def test_a_member_given_twice_counts_twice(wave):
+    x, _ = wave
+    a, b = make(), make()
+    expected = (2 * a(x) + b(x)).detach() / 3
+    torch.testing.assert_close(DeepEnsemble.from_members([a, a, b]).posterior(x).mean, expected)
+
+
+class Recurrent(nn.Module):
+    """An LSTM over the features, which cannot be stacked."""
+
+    def __init__(self):
+        super().__init__()
+        self.lstm, self.head = nn.LSTM(1, 4, batch_first=True), nn.Linear(4, 1)
+
+    def forward(self, x):
+        return self.head(self.lstm(x[:, :, None])[0][:, -1])
+
+
+def make_spectral():
+    return nn.Sequential(nn.utils.parametrizations.spectral_norm(nn.Linear(2, 4)), nn.ReLU(), nn.Linear(4, 1))
+
+
+def make_with_prior():
+    return Anchored(make(), 4, train_anchors="data")
+
+
+def make_masked():
+    return Anchored(make(), 4, mask=0.5)
+
+
+@pytest.mark.parametrize("make", [Recurrent, make_spectral, make_with_prior, make_masked])
+def test_networks_that_cannot_be_stacked_are_trained_one_by_one(wave, make):
+    x, y = wave
+    model = DeepEnsemble(make, 2).fit(x, y, RECIPE)
+    for seed, member in zip((7, 8), model.members_, strict=True):
+        torch.manual_seed(seed)
+        alone = make()
+        fit(alone, x, y, replace(RECIPE, seed=seed))
+        torch.testing.assert_close(member(x), alone(x), rtol=1e-4, atol=1e-5)
 
 
 def test_bytes_are_scaled_and_normalised_on_both_ways(tmp_path):

@@ -60,6 +60,17 @@ def test_running_means_forget_at_the_given_rate():
     torch.testing.assert_close(net.counts, 0.8**5 * counts + (1 - 0.8**5) * torch.tensor([4.0, 3.0]).double())
 
 
+def test_a_class_that_does_not_come_keeps_its_centroid():
+    net = KernelNetwork(nn.Identity(), 2, 3, 3, 0.1, 10)
+    centroid, count = net.centroids[:, 2].clone(), net.counts[2].clone()
+    x, y = torch.randn(7, 2), torch.tensor([0, 0, 0, 0, 1, 1, 1])
+    for _ in range(300):
+        net.update_centroids(x, y, 0.5)
+    assert torch.equal(net.counts[2], count) and torch.equal(net.centroids[:, 2], centroid)
+    torch.testing.assert_close(net.counts[:2], torch.tensor([4.0, 3.0]))
+    assert net(x).isfinite().all()
+
+
 def test_slopes_of_linear_features_have_a_closed_form():
     net = KernelNetwork(nn.Identity(), 4, 3, 5, 0.7, 12).double()
     x = torch.randn(6, 4).double()

@@ -98,6 +98,44 @@ def test_only_dropout_is_random_in_prediction(blobs):
         torch.testing.assert_close(value, before[name], rtol=0, atol=0)
 
 
+class Transformer(nn.Module):
+    """An encoder over the features, whose fast path in evaluation calls no dropout layer."""
+
+    def __init__(self):
+        super().__init__()
+        layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+        self.lift, self.head = nn.Linear(1, 8), nn.Linear(8, 1)
+        self.encoder = nn.TransformerEncoder(layer, 1)
+
+    def forward(self, x):
+        return self.head(self.encoder(self.lift(x[:, :, None])).mean(1))
+
+
+def test_transformers_have_a_spread(wave):
+    x, y = wave
+    model = MCDropout(Transformer, 0.3, 5).fit(x, y, RECIPE)
+    before = torch.backends.mha.get_fastpath_enabled()
+    assert (model.posterior(x).var > 0).all()
+    assert torch.backends.mha.get_fastpath_enabled() == before
+
+
+class Unused(nn.Module):
+    """Has a dropout layer and does not call it."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear, self.drop = nn.Linear(2, 1), nn.Dropout(0.5)
+
+    def forward(self, x):
+        return self.linear(x)
+
+
+def test_dropout_that_is_never_called_is_refused(wave):
+    model = MCDropout(Unused).fit(*wave, RECIPE)
+    with pytest.raises(ValueError, match="no dropout layer of Unused took part"):
+        model.posterior(wave[0])
+
+
 def test_seeds_decide_the_masks(wave):
     x, y = wave
     model = MCDropout(lambda: MLP(2, 1, (16,)), 0.3, 4).fit(x, y, RECIPE)

@@ -101,6 +101,14 @@ def test_misuse_is_answered_with_one_line(method):
         method(make_regressor).posterior(torch.zeros(3, 2))
 
 
+@pytest.mark.parametrize("method", [*REGRESSORS, DUQ, TemperatureNetwork, deltauq.baselines.GaussianProcess])
+def test_what_is_no_tensor_is_refused(method, wave):
+    x, y = wave
+    model = method() if method is deltauq.baselines.GaussianProcess else method(make_regressor)
+    with pytest.raises(TypeError, match="y must be a tensor, got ndarray"):
+        model.fit(x, y.numpy(), RECIPE)
+
+
 @pytest.mark.parametrize("method", REGRESSORS)
 def test_targets_are_not_broadcast(method, wave):
     x, y = wave

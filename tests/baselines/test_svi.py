@@ -6,7 +6,7 @@ from torch import nn
 from torch.distributions import Normal, kl_divergence
 
 from deltauq.baselines import SVI
-from deltauq.baselines.svi import VariationalLayer, convert
+from deltauq.baselines.svi import VariationalLayer, VariationalNetwork, convert
 from deltauq.nn import MLP, ResNet20
 from deltauq.nn.recipe import Recipe
 
@@ -83,6 +83,36 @@ def test_noise_is_learned_where_it_is_not_given():
     recipe = Recipe(epochs=150, batch_size=100, lr=0.05, schedule="cosine")
     model = SVI(lambda: nn.Linear(2, 1)).fit(x, y, recipe)
     assert abs(model.network_.noise.item() - 0.2) < 0.02
+
+
+def test_outputs_may_be_plain_numbers(wave):
+    x, y = wave
+    recipe = Recipe(epochs=3, batch_size=20)
+    flat = SVI(lambda: nn.Sequential(nn.Linear(2, 1), nn.Flatten(0))).fit(x, y[:, 0], recipe)
+    column = SVI(lambda: nn.Sequential(nn.Linear(2, 1), nn.Identity())).fit(x, y, recipe)
+    torch.testing.assert_close(flat.posterior(x).mean, column.posterior(x).mean[:, 0])
+    assert flat.posterior(x).var.shape == (len(x),)
+
+
+class Tied(nn.Module):
+    """Uses one layer under two names, and under a third inside a container."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(2, 2)
+        self.second, self.inside = self.first, nn.Sequential(self.first, nn.Linear(2, 1))
+
+    def forward(self, x):
+        return self.inside(self.second(self.first(x)))
+
+
+def test_a_layer_used_in_several_places_is_one_variable():
+    net = convert(Tied(), 0.1)
+    assert net.first is net.second is net.inside[0]
+    network = VariationalNetwork(net, 1.0, None)
+    assert len(network.layers) == 2
+    expected = net.first.divergence(1.0) + net.inside[1].divergence(1.0)
+    torch.testing.assert_close(network.divergence(), expected)
 
 
 def test_divergence_is_that_of_torch():

@@ -137,6 +137,17 @@ def test_a_networks_probabilities_are_the_mean_of_its_softmax():
     np.testing.assert_array_equal(sets, expected)
 
 
+def test_a_network_of_one_logit_is_told_to_have_two():
+    class OneLogit:
+        def posterior(self, x, link=None):
+            stream = StreamingPosterior(link=link)
+            stream.update(x)
+            return stream.posterior()
+
+    with pytest.raises(ValueError, match="at least two logits, one for each class, got one"):
+        ConformalClassifier(OneLogit()).conformalize(torch.randn(20, 1), torch.zeros(20, dtype=torch.int64))
+
+
 def test_scikit_learn_conventions():
     X, y = digits()
     model = LogisticRegression(max_iter=2000).fit(X[:300], y[:300])

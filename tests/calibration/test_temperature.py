@@ -61,6 +61,22 @@ def test_three_of_four_right_is_a_closed_form():
     np.testing.assert_allclose(scaler.temperature_, 8.0 / np.log(3.0), rtol=1e-9)
 
 
+@pytest.mark.parametrize("unit", [1e-12, 1e-6, 1.0, 1e6, 1e12])
+def test_the_unit_of_the_logits_does_not_matter(unit):
+    logits, labels = problem(temperature=2.5)
+    expected = TemperatureScaler().fit(logits, labels).temperature_
+    np.testing.assert_allclose(TemperatureScaler().fit(unit * logits, labels).temperature_, unit * expected)
+
+
+def test_one_huge_row_does_not_move_the_bounds_out_of_reach():
+    logits, labels = problem(temperature=2.5)
+    logits, labels = np.vstack([logits, [1e9, 0, 0, 0, 0]]), np.append(labels, 0)
+    expected = TemperatureScaler().fit(logits[:-1], labels[:-1]).temperature_
+    np.testing.assert_allclose(TemperatureScaler().fit(logits, labels).temperature_, expected)
+    wrong = TemperatureScaler().fit(logits, np.append(labels[:-1], 1)).temperature_
+    assert 1e5 < wrong < 1e9 * np.exp(10.0)
+
+
 @pytest.mark.skipif(
     parse_version(sklearn.__version__) < parse_version("1.8"), reason="scikit-learn has no temperature yet"
 )

@@ -3,10 +3,11 @@
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
-from torch.nn.utils.parametrizations import spectral_norm
+from torch.nn.utils.parametrizations import spectral_norm, weight_norm
 
 from deltauq.nn import MLP, Anchored, anchored_loss
 
@@ -146,10 +147,20 @@ def test_weights_that_something_else_decides():
     tied[1].weight = tied[0].weight
     with pytest.raises(ValueError, match=r"weight of layer '0' is shared with another layer.*at='0'"):
         Anchored(tied)
-    with pytest.raises(ValueError, match=r"no Linear.*\(ParametrizedLinear\)"):  # a class of its own
-        Anchored(nn.Sequential(spectral_norm(nn.Linear(4, 4))))
-    with pytest.raises(ValueError, match=r"no Linear.*\(LazyLinear\)"):
+    for bound in (spectral_norm(nn.Linear(4, 4)), weight_norm(nn.Linear(4, 4, bias=False))):
+        with pytest.raises(ValueError, match=r"weight of layer '0' is computed from other.*at='0'"):
+            Anchored(nn.Sequential(bound, nn.Linear(4, 4)))  # the second layer is not widened instead
+    # Behind another in the order of registration, it is found out in the first pass.
+    hidden = nn.ModuleDict({"last": nn.Linear(4, 4), "first": weight_norm(nn.Linear(4, 4, bias=False))})
+    hidden.forward = lambda x: hidden["last"](hidden["first"](x))
+    with pytest.raises(ValueError, match=r"first reaches 'first' \(ParametrizedLinear\)"):
+        Anchored(hidden)(torch.randn(3, 4))
+    with pytest.raises(ValueError, match=r"layer '0' \(LazyLinear\) is lazy and has no shape yet: run one"):
         Anchored(nn.Sequential(nn.LazyLinear(4)))
+    with pytest.warns(DeprecationWarning):
+        scripted = torch.jit.script(nn.Sequential(nn.Linear(4, 4)))
+    with pytest.raises(ValueError, match="'itself' is scripted"):
+        Anchored(scripted)
     with pytest.warns(FutureWarning, match="weight_norm"):
         normed = nn.utils.weight_norm(nn.Linear(4, 4))
     with pytest.raises(ValueError, match=r"weight of layer '' is computed from other parameters"):
@@ -182,3 +193,11 @@ def test_without_torch_one_line_says_what_to_install():
     assert done.returncode == 1
     last = done.stderr.strip().splitlines()[-1]
     assert last == "ImportError: deltauq.nn needs PyTorch: pip install 'deltauq[nn]'."
+
+
+def test_bad_arguments_of_the_posterior(net):
+    for budget, error in ((0, ValueError), (-5, ValueError), (1e6, TypeError), ("1", TypeError)):
+        with pytest.raises(error, match="memory_budget must be"):
+            net.posterior(torch.randn(4, 5), memory_budget=budget)
+    with pytest.raises(TypeError, match=r"inputs must be a tensor, got ndarray\."):
+        net.posterior(np.zeros((4, 5), dtype=np.float32))

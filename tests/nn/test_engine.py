@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from deltauq.nn import MLP, Anchored
-from deltauq.nn.engine import fit, share_of
+from deltauq.nn.engine import can_be_graphed, fit, share_of
 from deltauq.nn.epochs import Batch, Epochs, as_inputs, crop_and_flip, draw_order
 from deltauq.nn.recipe import Recipe
 
@@ -69,7 +69,7 @@ def test_a_run_learns_and_repeats_itself_and_leaves_other_randomness_alone(table
     assert histories[0].losses[-1] < 0.5 * histories[0].losses[0]
     assert not nets[0].training
     if anchored:
-        assert nets[0].anchors.shape == (5, 3) and nets[0].anchors_are_set
+        assert nets[0].anchors.shape == (5, 3)
         assert (nets[0].posterior(x).var > 0).all()
 
 
@@ -96,6 +96,44 @@ def test_a_mask_hides_batches_as_often_as_asked():
     assert abs(float(masked.float().mean()) - 0.25) < 4 * (0.25 * 0.75 / 2000) ** 0.5
 
 
+@pytest.mark.parametrize("train_anchors", ["derangement", "data"])
+def test_masks_are_asked_for_by_the_network_or_the_recipe(table, train_anchors):
+    found = {}
+    for asked in ((0.4, 0.0), (0.0, 0.4), (0.4, 0.4), (0.0, 0.0)):
+        torch.manual_seed(0)
+        net = Anchored(MLP(3, hidden=(8,)).double(), 5, mask=asked[0], train_anchors=train_anchors)
+        fit(net, *table, replace(RECIPE, mask=asked[1]))
+        assert net.mask == asked[0]
+        found[asked] = weights(net)
+    masked = found.pop((0.4, 0.4))
+    assert not torch.equal(found.pop((0.0, 0.0)), masked)
+    assert all(torch.equal(other, masked) for other in found.values())
+
+
+def test_a_prior_that_draws_anew_is_not_recorded():
+    assert can_be_graphed(make(), RECIPE) and can_be_graphed(make(anchored=False), RECIPE)
+    assert not can_be_graphed(Anchored(MLP(3), train_anchors="data"), RECIPE)
+
+
+def test_two_different_masks_are_refused(table):
+    with pytest.raises(ValueError, match=r"the recipe has mask=0.2, but the network mask=0.4"):
+        fit(Anchored(MLP(3).double(), mask=0.4), *table, replace(RECIPE, mask=0.2))
+
+
+def test_anchors_follow_the_data_unless_they_were_set(table):
+    x, y = table
+    net = make()
+    fit(net, x, y, RECIPE)
+    expected = make()
+    expected.set_anchors(x, random_state=RECIPE.seed)
+    assert torch.equal(net.anchors, expected.anchors)
+    fit(net, x + 100.0, y, RECIPE)
+    assert (net.anchors > 50.0).all()
+    net.set_anchors(x[:5])
+    fit(net, x + 100.0, y, RECIPE)
+    assert (net.anchors < 50.0).all() and net.anchors_are_set
+
+
 def test_rates_follow_their_schedules():
     steps = Recipe(epochs=10, lr=1.0, schedule="steps", milestones=(4, 8), gamma=0.1)
     assert [steps.rate(e) for e in (0, 3.99, 4, 8)] == pytest.approx([1, 1, 0.1, 0.01])
@@ -112,11 +150,24 @@ def test_rates_follow_their_schedules():
         ({"optimizer": "lion"}, "'lion'"),
         ({"schedule": "triangle"}, "'triangle'"),
         ({"mask": 1.0}, "below 1"),
+        ({"augment": "mixup"}, "'mixup'"),
+        ({"warmup": -1.0}, "warmup must not be negative"),
+        ({"gamma": 0.0}, "gamma must be positive"),
+        ({"lr": float("nan")}, "lr must be positive"),
+        ({"epochs": 2.5}, "epochs must be an integer, got 2.5"),
+        ({"milestones": 3}, "milestones must be a tuple"),
+        ({"milestones": (1.5,)}, "every milestone must be an integer"),
     ],
 )
 def test_a_recipe_says_what_is_wrong_with_it(words, message):
     with pytest.raises(ValueError, match=message):
         Recipe(**words)
+
+
+def test_a_recipe_holds_plain_values():
+    recipe = Recipe(epochs=np.int64(4), milestones=[np.int64(2), 3])
+    assert type(recipe.epochs) is int and recipe.milestones == (2, 3)
+    assert recipe == Recipe(epochs=4, milestones=(2, 3)) and hash(recipe)
 
 
 def test_bad_data_is_refused(table):
@@ -125,6 +176,39 @@ def test_bad_data_is_refused(table):
         fit(make(), x, y[:5], RECIPE)
     with pytest.raises(ValueError, match="images"):
         fit(make(), x, y, replace(RECIPE, augment="crop-flip"))
+    with pytest.raises(TypeError, match="x must be a tensor, got ndarray"):
+        fit(make(), x.numpy(), y, RECIPE)
+    with pytest.raises(TypeError, match="y must be a tensor, got list"):
+        fit(make(), x, y.tolist(), RECIPE)
+    with pytest.raises(ValueError, match=r"got torch\.bool"):
+        fit(make(), x, y > 0, RECIPE)
+    with pytest.raises(ValueError, match=r"shape \(n,\), got \(70, 1\)"):
+        fit(make(), x, (y > 0).long(), RECIPE)
+    with pytest.raises(ValueError, match="must not be negative, got -1"):
+        fit(make(), x, torch.full((70,), -1), RECIPE)
+    with pytest.raises(ValueError, match="checkpoint_every must be an integer of at least 1, got 0"):
+        fit(make(), x, y, RECIPE, checkpoint_every=0)
+
+
+def test_classes_may_be_integers_of_any_width(table):
+    x, y = table
+    labels = (y[:, 0] > 0).long()
+    nets = [make(n_out=2) for _ in range(2)]
+    for net, given in zip(nets, (labels, labels.to(torch.uint8)), strict=True):
+        fit(net, x, given, RECIPE)
+    assert torch.equal(*map(weights, nets))
+
+
+def test_a_remainder_that_would_meet_itself_is_left_out(table):
+    x, y = table
+    for n_sources, steps in ((1, 4), (2, 4), (0, 5)):
+        epochs = Epochs(x[:65], y[:65], RECIPE, n_sources=n_sources)
+        sizes = [len(batch.x) for batch in epochs.batches(0, drop_last=False)]
+        assert len(sizes) == steps == epochs.steps(drop_last=False)
+        assert sizes[:4] == [16] * 4
+    with pytest.raises(ValueError, match="too small"):
+        fit(make(), x, y, replace(RECIPE, batch_size=1))
+    fit(make(anchored=False), x, y, replace(RECIPE, batch_size=1, epochs=1))
 
 
 def test_crops_and_mirrors_are_those_of_numpy():
@@ -168,6 +252,12 @@ def test_shares_of_a_batch_keep_its_pairs():
     torch.testing.assert_close(torch.cat([share.x for share in shares]), x)
     anchors = torch.cat([share.anchors for share in shares], dim=1)[0]
     torch.testing.assert_close(anchors, x.roll(1, 0))
+
+
+def test_shares_are_equal_or_refused():
+    x = torch.arange(8.0)[:, None]
+    with pytest.raises(ValueError, match="8 rows of a batch cannot be shared equally by 3 devices"):
+        share_of(Batch(x, x, None, torch.tensor(False)), 0, 3)
 
 
 TWO_PROCESSES = """
@@ -258,3 +348,50 @@ def test_a_checkpoint_of_another_recipe_is_refused(table, tmp_path):
     done = fit(make(), x, y, RECIPE, checkpoint=path)
     assert len(done.losses) == 3
     assert [entry.name for entry in tmp_path.iterdir()] == ["run.ckpt"]
+
+
+def test_a_refused_checkpoint_changes_nothing(table, tmp_path):
+    x, y = table
+    path = tmp_path / "run.ckpt"
+    fit(make(), x, y, RECIPE, checkpoint=path)
+    written = path.read_bytes()
+    cases = [
+        ("another recipe", make(seed=1), (x, y), replace(RECIPE, lr=0.5)),
+        ("other data", make(seed=1), (x + 1.0, y), RECIPE),
+        ("other data", make(seed=1), (x, y.flip(0)), RECIPE),
+        ("other data", make(seed=1), (x.float(), y), RECIPE),
+        ("another network", Anchored(MLP(3, hidden=(9, 8)).double(), 5), (x, y), RECIPE),
+    ]
+    for message, net, data, recipe in cases:
+        before = weights(net)
+        with pytest.raises(ValueError, match=message):
+            fit(net, *data, recipe, checkpoint=path)
+        assert torch.equal(weights(net), before)
+    assert path.read_bytes() == written
+
+
+def test_a_checkpoint_knows_how_images_were_normalised(tmp_path):
+    x, y = torch.randint(256, (20, 3, 4, 4), dtype=torch.uint8), torch.arange(20) % 2
+    net = nn.Sequential(nn.Flatten(), nn.Linear(48, 2))
+    scales = torch.zeros(3), torch.ones(3)
+    fit(net, x, y, RECIPE, checkpoint=tmp_path / "run.ckpt", normalise=scales)
+    for other in (None, (torch.ones(3), torch.ones(3))):
+        with pytest.raises(ValueError, match="other data"):
+            fit(net, x, y, RECIPE, checkpoint=tmp_path / "run.ckpt", normalise=other)
+
+
+@pytest.mark.parametrize("damage", ["cut", "text", "empty", "other", "tensor"])
+def test_a_damaged_checkpoint_is_answered_in_one_line(table, tmp_path, damage):
+    x, y = table
+    path = tmp_path / "run.ckpt"
+    fit(make(), x, y, RECIPE, checkpoint=path)
+    if damage == "other":
+        torch.save({"weights": torch.zeros(3)}, path)
+    elif damage == "tensor":
+        torch.save(torch.zeros(3), path)
+    else:
+        content = path.read_bytes()
+        path.write_bytes({"cut": content[: len(content) // 2], "text": b"hello", "empty": b""}[damage])
+    with pytest.raises(ValueError, match=r"run\.ckpt is no checkpoint") as caught:
+        fit(make(), x, y, RECIPE, checkpoint=path)
+    assert "\n" not in str(caught.value)

@@ -6,6 +6,7 @@ import pickle
 
 import pytest
 import torch
+from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import nn
 
@@ -172,3 +173,79 @@ def test_copies_are_equal_and_apart(conv_net, images):
     assert net.posterior(images).var.max() > 0
     unpickled = pickle.loads(pickle.dumps(net))
     assert torch.equal(unpickled.posterior(images).var, net.posterior(images).var)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16])
+def test_precision_survives(dtype, tmp_path):
+    x = torch.randn(6, 5).to(dtype)
+    net = Anchored(MLP(5, 2, (8,)).to(dtype), n_anchors=4)
+    net(x)
+    net.save(tmp_path / "net")
+    again = load(tmp_path / "net")
+    assert all(p.dtype == dtype for p in again.parameters())
+    assert torch.equal(again.posterior(x).mean, net.posterior(x).mean)
+    with pytest.raises(UnusableFileError, match=r"of another precision: .* there and torch.float32 here"):
+        Anchored(MLP(5, 2, (8,))).load(tmp_path / "net")
+
+
+def rewritten(path, change):
+    """Write a file anew with another description or other tensors, and a hash that fits."""
+    from deltauq.nn.files import FORMAT, _digest
+
+    with safe_open(path, framework="pt") as file:
+        words = json.loads(file.metadata()["description"])
+    tensors = load_file(path)
+    words = change(words, tensors) or words
+    description = json.dumps(words)
+    header = {"format": FORMAT, "description": description, "sha256": _digest(description, tensors)}
+    save_file(tensors, path, metadata=header)
+
+
+CHANGES = {
+    "no network": lambda words, _: words.pop("network") and None,
+    "no name": lambda words, _: words["network"].pop("name") and None,
+    "a list": lambda words, _: [1, 2],
+    "strange option": lambda words, _: words["anchored"].update(speed=3),
+    "strange argument": lambda words, _: words["network"]["config"].update(depth=3),
+    "arguments are a number": lambda words, _: words["network"].update(config=3),
+    "bad width": lambda words, _: words["network"]["config"].update(hidden=["a"]),
+    "bad dtype": lambda words, _: words["network"].update(dtype="save"),
+    "dtype is no name": lambda words, _: words["network"].update(dtype=3),
+    "no anchors": lambda _, tensors: tensors.pop("anchors") is None or None,
+    "anchors of one axis": lambda _, tensors: tensors.update(anchors=torch.ones(3)),
+    "anchors of another width": lambda _, tensors: tensors.update(anchors=torch.ones(3, 9)),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_file_whose_hash_fits_but_not_its_content(change, tmp_path):
+    path = tmp_path / "net"
+    anchored(lambda: MLP(5, 2, (8,)), (5,)).save(path)
+    rewritten(path, CHANGES[change])
+    with pytest.raises(UnusableFileError):
+        load(path)
+
+
+def test_what_cannot_be_written_gets_one_line(mlp, tmp_path):
+    class Remembers(nn.Linear):
+        def get_extra_state(self):
+            return {"step": 3}
+
+        def set_extra_state(self, state):
+            pass
+
+    with pytest.raises(TypeError, match=r"state 'module.1._extra_state' is a dict, and files hold tensors"):
+        Anchored(nn.Sequential(nn.Linear(5, 4), Remembers(4, 2))).save(tmp_path / "net")
+    with pytest.raises(FileNotFoundError, match=r"there is no folder .*absent to write net\.safetensors to"):
+        Anchored(mlp).save(tmp_path / "absent" / "net.safetensors")
+
+
+def test_a_state_that_does_not_say_whether_anchors_were_set(mlp):
+    net = Anchored(copy.deepcopy(mlp), n_anchors=4)
+    net.set_anchors(torch.randn(4, 5))
+    state = {name: value for name, value in net.state_dict().items() if "extra" not in name}
+    for wrap in (lambda n: n, nn.Sequential):
+        fresh = wrap(Anchored(copy.deepcopy(mlp)))
+        prefix = "0." if isinstance(fresh, nn.Sequential) else ""
+        fresh.load_state_dict({prefix + name: value for name, value in state.items()})
+        assert torch.equal(fresh.state_dict()[prefix + "anchors"], net.anchors)

@@ -1,6 +1,7 @@
 """The posterior: equal to evaluating every pair, whatever the batch, the block or the mode."""
 
 import copy
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -20,8 +21,7 @@ def pair_by_pair(net, x):
     for k in range(len(net.anchors)):
         row = []
         for one in x:
-            net.site.pairing = WithGiven(tuple(net._reaching(block[k][None]) for block in blocks))
-            pairing, net.site.pairing = net.site.pairing, None
+            pairing = WithGiven(tuple(net._reaching(block[k][None]) for block in blocks))
             row.append(net._through(one[None], pairing))
         outputs.append(torch.cat(row))
     return torch.stack(outputs)
@@ -259,3 +259,73 @@ def test_inputs_may_be_bytes_where_the_network_scales_them():
     net(x)
     assert net.anchors.dtype == torch.uint8
     torch.testing.assert_close(net.posterior(x, keep_samples=True).samples, pair_by_pair(net, x).detach())
+
+
+@pytest.mark.parametrize("offset", [1e3, 1e5])
+@pytest.mark.parametrize("options", [{}, {"encoding": "identity"}, {"at": "layers.0"}])
+def test_inputs_far_from_zero_keep_their_digits(offset, options):
+    net = Anchored(MLP(5, 2, (16, 16)), n_anchors=6, **options)
+    net.set_anchors(offset + torch.randn(6, 5))
+    if "at" not in options and "encoding" not in options:
+        # The anchors' own block is where the offset remains, whichever way it is computed.
+        with torch.no_grad():
+            net.site.weight[:, :5] /= offset
+    x = offset + torch.randn(7, 5)
+    found = net.posterior(x, keep_samples=True).samples
+    exact = pair_by_pair(copy.deepcopy(net).double(), x.double())
+    plain = pair_by_pair(net, x)
+    scale = exact.abs().max()
+    assert (found - plain).abs().max() < 1e-5 * scale
+    assert (found - exact).abs().max() < 1e-5 * scale
+    if not options:
+        spread = exact.std(0, correction=0)
+        assert (found.std(0, correction=0) - spread).abs().max() < 1e-4 * spread.max()
+
+
+def test_half_precision_does_not_overflow_in_the_sum():
+    net = Anchored(nn.Linear(5, 1), n_anchors=100)
+    with torch.no_grad():
+        net.site.weight.zero_()
+        net.site.bias.fill_(6e4)
+    net.half().set_anchors(torch.randn(100, 5).half())
+    out = net.eval()(torch.randn(4, 5).half())
+    assert out.dtype == torch.float16
+    torch.testing.assert_close(out, torch.full((4, 1), 6e4, dtype=torch.float16))
+
+
+def test_softmax_is_over_classes_alone():
+    net = Anchored(nn.Conv2d(3, 4, 1), n_anchors=3)
+    net.set_anchors(torch.randn(3, 3, 5, 5))
+    x = torch.randn(2, 3, 5, 5)
+    for inputs in (x, x.clone().requires_grad_()):
+        with pytest.raises(ValueError, match=r"takes outputs of shape \(n, classes\), got \(2, 4, 5, 5\)"):
+            net.posterior(inputs, "softmax")
+    assert net.posterior(x, "sigmoid").link_mean.shape == (2, 4, 5, 5)
+
+
+def test_no_layer_sees_more_anchors_than_the_budget_allows():
+    net = Anchored(nn.Sequential(nn.Linear(8, 64), nn.ReLU(), nn.Linear(64, 1)), at="2", n_anchors=500)
+    net.set_anchors(torch.randn(500, 8))
+    x = torch.randn(3, 8)
+    expected = net.posterior(x)
+    rows = []
+    net.module[0].register_forward_pre_hook(lambda _, args: rows.append(len(args[0])))
+    found = net.posterior(x, memory_budget=20_000)
+    assert max(rows) <= 20_000 / (64 * 4)
+    assert sum(n for n in rows if n > 1) >= 500
+    torch.testing.assert_close(found.var, expected.var)
+    net.eval()
+    torch.testing.assert_close(net(x), expected.mean)
+
+
+def test_threads_do_not_disturb_each_other():
+    net = Anchored(MLP(5, 2, (16, 16)), n_anchors=4).eval()
+    net.set_anchors(torch.randn(4, 5))
+    batches = [torch.randn(int(n), 5) for n in torch.randint(2, 40, (60,))]
+    fresh = copy.deepcopy(net)
+    expected = [net.posterior(x).var for x in batches]
+    # The first passes, which are watched, are among those that several threads make at once.
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda x: fresh.posterior(x).var, batches * 5))
+    for one, other in zip(found, expected * 5, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-7)

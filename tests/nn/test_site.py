@@ -36,10 +36,10 @@ def anchored(kind, encoding, init="random"):
 def test_factorised_map_equals_the_map_of_every_tuple(kind, encoding):
     _, site, shape = anchored(kind, encoding)
     x, anchors = torch.randn(5, *shape).double(), torch.randn(3, *shape).double()
-    part = site.anchor_part(anchors)
-    site.pairing = WithEvery(part, repeated=False)
+    share = site.anchor_share(tuple(get_encoding(encoding).tuples(anchors)))
+    site.current.pairing = WithEvery(share, repeated=False)
     once = site(x)
-    site.pairing = WithEvery(part, repeated=True)
+    site.current.pairing = WithEvery(share, repeated=True)
     repeated = site(torch.cat([x] * 3))
     # The oracle: tuples by the core's own encoding, anchor by anchor.
     core, blocks = get_encoding(encoding), get_encoding(encoding).tuples(anchors)
@@ -59,7 +59,7 @@ def test_wide_map_is_the_plain_layer_on_wider_input(kind):
         setattr(wider, name, value)
     wider.weight, wider.bias = site.weight, site.bias
     x, r = torch.randn(5, *shape).double(), torch.randn(5, *shape).double()
-    site.pairing = WithGiven((r,))
+    site.current.pairing = WithGiven((r,))
     expected = wider(torch.cat([r, x - r], dim=site.axis))
     torch.testing.assert_close(site(x), expected)
 
@@ -69,7 +69,7 @@ def test_wide_map_is_the_plain_layer_on_wider_input(kind):
 def test_pretrained_layer_computes_what_it_computed(kind, encoding):
     layer, site, shape = anchored(kind, encoding, "pretrained")
     x, anchors = torch.randn(4, *shape).double(), torch.randn(2, 4, *shape).double()
-    site.pairing = WithGiven(tuple(anchors[: site.encoding.n_anchors]))
+    site.current.pairing = WithGiven(tuple(anchors[: site.encoding.n_anchors]))
     torch.testing.assert_close(site(x), layer(x))
 
 
@@ -97,7 +97,7 @@ def test_projection_begins_by_reading_the_input_back(layer, shape, encoding):
     _, name = anchor_entry(network, get_encoding(encoding), "1")
     x = torch.randn(6, *shape)
     expected = layer.train()(x)
-    network.get_submodule(name).pairing = WithinBatch(
+    network.get_submodule(name).current.pairing = WithinBatch(
         (torch.tensor([3, 4, 5, 0, 1, 2]),) * get_encoding(encoding).n_anchors
     )
     torch.testing.assert_close(network(x), expected, rtol=1e-4, atol=1e-5)

@@ -104,7 +104,7 @@ def test_evaluation_is_the_mean_over_stored_anchors(mlp):
     net.eval()
     passes = []
     for k in range(4):
-        net.site.pairing = WithGiven((net.anchors[k].expand_as(x),))
+        net.site.current.pairing = WithGiven((net.anchors[k].expand_as(x),))
         passes.append(net.module(x))
     torch.testing.assert_close(net(x), torch.stack(passes).mean(0))
 
@@ -114,7 +114,7 @@ def test_before_any_anchor_there_is_one_of_zeros_and_one_warning(mlp):
     with pytest.warns(UserWarning, match="no anchors yet"):
         outputs = net(x)
     assert torch.equal(outputs, net(x))
-    net.site.pairing = WithGiven((torch.zeros_like(x),))
+    net.site.current.pairing = WithGiven((torch.zeros_like(x),))
     torch.testing.assert_close(outputs, net.module(x))
 
 
@@ -215,3 +215,114 @@ def test_consistency_training_narrows_the_spread(mlp):
         return float(net.posterior(torch.randn(50, 5)).var.mean())
 
     assert spread_after(5.0) < 0.5 * spread_after(0.0)
+
+
+@given(st.integers(2, 12), st.integers(1, 5), st.integers(1, 2))
+def test_reversal_gives_copies_of_a_row_different_anchors(n, copies, n_sources):
+    sources = reversal(n * copies, n_sources, torch.device("cpu"), copies)
+    met = torch.cat([rows.reshape(copies, n) % n for rows in sources])
+    for anchors in met.T.tolist():
+        assert len(set(anchors)) == min(n, copies * n_sources)
+    for rows in sources:
+        own = rows.reshape(copies, n) // n
+        assert torch.equal(own, torch.arange(copies)[:, None].expand(copies, n))
+
+
+@pytest.mark.parametrize("how", ["reverse", "derangement"])
+def test_several_anchors_a_step_are_several(mlp, how):
+    net, x, y = Anchored(mlp, train_anchors=how), torch.randn(16, 5), torch.randn(16, 2)
+    seen = []
+
+    def criterion(outputs, targets):
+        seen.append(outputs.detach())
+        return F.mse_loss(outputs, targets)
+
+    anchored_loss(net, criterion, x, y, n_anchors=4)
+    assert seen[0].reshape(4, 16, 2).var(0).min() > 0
+    # What follows is a plain batch again, the paper's.
+    net.train_anchors = "reverse"
+    assert torch.equal(tuples_seen(net, x)[:, :5], x.flip(0))
+
+
+def test_copies_of_a_batch_are_remembered_once(mlp):
+    net = Anchored(mlp, n_anchors=12)
+    batches = torch.randn(3, 4, 5)
+    for x in batches:
+        anchored_loss(net, F.mse_loss, x, torch.randn(4, 2), n_anchors=6)
+    assert torch.equal(net.anchors, batches.flatten(0, 1))
+
+
+def test_a_single_row_with_several_anchors_a_step_meets_stored_ones(mlp):
+    net = Anchored(mlp, n_anchors=4)
+    net.set_anchors(torch.full((4, 5), 3.0))
+    with net.seeing_copies(3):
+        assert (tuples_seen(net, torch.randn(1, 5).expand(3, 5))[:, :5] == 3.0).all()
+
+
+def test_normalisations_learn_from_inputs_alone():
+    network = nn.Sequential(nn.BatchNorm1d(5), nn.Linear(5, 2))
+    plain = copy.deepcopy(network)
+    net = Anchored(network, train_anchors=SetPrior(torch.full((3, 5), 100.0)))
+    x = torch.randn(20, 5)
+    net(x)
+    plain[0](x)
+    for name, expected in plain[0].state_dict().items():
+        torch.testing.assert_close(network[0].state_dict()[name], expected)
+    assert network[0].training
+    net(x, torch.full((1, 20, 5), 100.0))
+    plain[0](x)
+    torch.testing.assert_close(network[0].running_mean, plain[0].running_mean)
+
+
+def test_anchors_stored_in_inference_mode_can_be_trained_with(mlp):
+    x = torch.randn(8, 5)
+    for store in ("set", "remember", "load"):
+        net = Anchored(copy.deepcopy(mlp), n_anchors=4)
+        state = {**net.state_dict(), "anchors": torch.randn(4, 5)}
+        with torch.inference_mode():
+            if store == "set":
+                net.set_anchors(x)
+            elif store == "remember":
+                net(x)
+            else:
+                net.load_state_dict(state)
+        assert not net.anchors.is_inference()
+        net.eval()(x).sum().backward()
+        net.train()(x[:1]).sum().backward()
+        assert net.site.weight.grad is not None
+
+
+def test_priors_are_moved_and_cast_to_the_inputs(mlp):
+    net = Anchored(mlp, train_anchors=SetPrior(torch.full((3, 5), 2.0, dtype=torch.float64)))
+    assert (tuples_seen(net, torch.randn(6, 5))[:, :5] == 2.0).all()
+    net.set_anchors(torch.randn(6, 5), 3, prior=SetPrior(torch.ones(3, 5, dtype=torch.float64)))
+    assert net.anchors.dtype == torch.float32
+
+
+def test_balanced_anchors_are_no_training_anchors(mlp):
+    with pytest.raises(ValueError, match="train_anchors='balanced' needs labels"):
+        Anchored(mlp, train_anchors="balanced")
+
+
+def test_given_anchors_may_be_tokens():
+    network = nn.Sequential(nn.Embedding(50, 8), nn.Flatten(), nn.Linear(24, 2))
+    net = Anchored(network, at="2", n_anchors=4)
+    with torch.no_grad():
+        net.site.weight[:, :24] *= 2.0
+    tokens, rows = torch.randint(50, (6, 3)), torch.tensor([[5, 4, 3, 2, 1, 0]])
+    torch.testing.assert_close(net(tokens, rows), net(tokens, tokens[rows]))
+    for given_anchors in (rows[:, :4], rows.float(), rows.bool()):
+        with pytest.raises(
+            ValueError, match=r"anchors must be rows of the batch, integers of shape \(e, 6\)"
+        ):
+            net(tokens, given_anchors)
+
+
+def test_an_average_over_the_weights_is_built_after_the_first_batch(mlp):
+    net, x = Anchored(mlp, n_anchors=4, mask=0.5), torch.randn(8, 5)
+    net(x)
+    average = torch.optim.swa_utils.AveragedModel(net, use_buffers=True)
+    for _ in range(3):
+        net(x)
+        average.update_parameters(net)
+    torch.testing.assert_close(average.module.posterior(x).var, net.posterior(x).var)

@@ -10,7 +10,7 @@ from torch import nn
 from deltauq.nn import MLP, Anchored
 from deltauq.nn.engine import fit
 from deltauq.nn.recipe import Recipe
-from deltauq.nn.vectorised import fit_many
+from deltauq.nn.vectorised import NotStackableError, fit_many
 
 RECIPE = Recipe(epochs=4, batch_size=16, lr=1e-2, weight_decay=1e-3)
 
@@ -37,6 +37,8 @@ def test_together_is_one_after_the_other(anchored, optimizer):
     for one, other in zip(together, alone, strict=True):
         for p, q in zip(one.parameters(), other.parameters(), strict=True):
             torch.testing.assert_close(p, q, rtol=1e-9, atol=1e-11)
+        if anchored:
+            assert torch.equal(one.anchors, other.anchors)
     mean = sum(history.losses[-1] for history in histories) / 3
     assert losses[-1] == pytest.approx(mean)
 
@@ -52,7 +54,7 @@ def test_each_may_have_its_own_rows():
         fit(net, x[rows[k]], y[rows[k]], replace(RECIPE, seed=5 + k))
         for p, q in zip(together[k].parameters(), net.parameters(), strict=True):
             torch.testing.assert_close(p, q, rtol=1e-9, atol=1e-11)
-        assert any(torch.equal(row, together[k].anchors[0]) for row in x[rows[k]])
+        assert torch.equal(together[k].anchors, net.anchors)
 
 
 def test_dropout_differs_between_the_networks():
@@ -71,3 +73,42 @@ def test_what_cannot_be_stacked_is_refused():
         fit_many([MLP(3), MLP(3)], x, y, RECIPE, seeds=[1])
     with pytest.raises(ValueError, match="from the batch"):
         fit_many([Anchored(MLP(3), mask=0.5)], x, y, RECIPE)
+    with pytest.raises(NotStackableError, match="unmasked"):
+        fit_many([Anchored(MLP(3))], x, y, replace(RECIPE, mask=0.5))
+    with pytest.raises(NotStackableError, match="from the batch"):
+        fit_many([Anchored(MLP(3), train_anchors="data")], x, y, RECIPE)
+    with pytest.raises(NotStackableError, match="running statistics"):
+        fit_many(
+            [nn.Sequential(nn.Linear(3, 1), nn.InstanceNorm1d(1, track_running_stats=True))], x, y, RECIPE
+        )
+    with pytest.raises(NotStackableError, match="cannot be trained together"):
+        fit_many([MLP(3), MLP(3, hidden=(4,))], x, y, RECIPE)
+    with pytest.raises(ValueError, match="more than 1 row"):
+        fit_many([Anchored(MLP(3))], x, y, replace(RECIPE, batch_size=1))
+    with pytest.raises(TypeError, match="x must be a tensor"):
+        fit_many([MLP(3)], x.numpy(), y, RECIPE)
+
+
+def test_targets_that_would_be_broadcast_are_refused():
+    with pytest.raises(ValueError, match=r"targets of shape \(10,\) do not fit outputs of shape \(10, 1\)"):
+        fit_many([MLP(3), MLP(3)], torch.randn(10, 3), torch.zeros(10), RECIPE)
+
+
+class Counting(nn.Module):
+    """A layer that counts its passes in a buffer."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(3, 1)
+        self.register_buffer("passes", torch.zeros(()))
+
+    def forward(self, x):
+        self.passes += 1
+        return self.linear(x)
+
+
+def test_buffers_come_back():
+    nets = [Counting() for _ in range(2)]
+    nets[1].passes += 5
+    fit_many(nets, torch.randn(40, 3), torch.zeros(40, 1), RECIPE)
+    assert [float(net.passes) for net in nets] == [12.0, 17.0]

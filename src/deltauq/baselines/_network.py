@@ -15,10 +15,10 @@ from sklearn.exceptions import NotFittedError
 from torch import Tensor, nn
 
 from deltauq.core import Posterior, StreamingPosterior
-from deltauq.nn.engine import Objective, criterion_for, fit, supervised
+from deltauq.nn.engine import Objective, check_data, fit
 from deltauq.nn.epochs import Batch, as_inputs
 from deltauq.nn.recipe import Recipe
-from deltauq.nn.vectorised import fit_many
+from deltauq.nn.vectorised import NotStackableError, fit_many
 
 BATCH_SIZE = 500
 """Rows in one pass of prediction."""
@@ -68,7 +68,7 @@ class Training:
             x,
             y,
             self.recipe,
-            objective or supervised(criterion_for(y)),
+            objective,
             fabric=self.fabric,
             normalise=self.normalise,
             checkpoint=self.checkpoint,
@@ -94,24 +94,31 @@ class Training:
         rows : int tensor of shape (m, r), optional
             The rows of each network; all of them by default.
         """
-        if self._together(nets):
-            device = Fabric(accelerator="auto", devices=1).device
-            for net in nets:
-                net.to(device)
-            inputs = as_inputs(x, self.normalise, channels_last=False)
-            criterion = criterion_for(y)
-            fit_many(nets, inputs, y, self.recipe, criterion, rows=rows, seeds=seeds, progress=self.progress)
+        if self._plain() and self._run_together(nets, x, y, seeds, rows):
             return
         for k, (net, seed) in enumerate(zip(nets, seeds, strict=True)):
             mine: slice | Tensor = slice(None) if rows is None else rows[k]
             self.part(k, len(nets), seed).run(net, x[mine], y[mine])
 
-    def _together(self, nets: Sequence[nn.Module]) -> bool:
+    def _plain(self) -> bool:
         """Tell whether `fit_many` can do what is asked; it knows no checkpoints and no devices."""
         recipe = self.recipe
         plain = recipe.precision == "32-true" and not (recipe.augment or recipe.compile)
-        batch_norm = any(isinstance(layer, nn.modules.batchnorm._BatchNorm) for layer in nets[0].modules())
-        return plain and not batch_norm and self.fabric is None and self.checkpoint is None
+        return plain and self.fabric is None and self.checkpoint is None
+
+    def _run_together(
+        self, nets: Sequence[nn.Module], x: Tensor, y: Tensor, seeds: Sequence[int], rows: Tensor | None
+    ) -> bool:
+        """Train networks together; return False, and leave them as they were, where that is impossible."""
+        device = Fabric(accelerator="auto", devices=1).device
+        for net in nets:
+            net.to(device)
+        inputs = as_inputs(x, self.normalise, channels_last=False)
+        try:
+            fit_many(nets, inputs, y, self.recipe, rows=rows, seeds=seeds, progress=self.progress)
+        except NotStackableError:
+            return False
+        return True
 
 
 class NetworkBaseline(ABC):
@@ -166,7 +173,7 @@ class NetworkBaseline(ABC):
         self
         """
         path = None if checkpoint is None else Path(checkpoint)
-        self._fit(x, y, Training(recipe, fabric, normalise, path, progress))
+        self._fit(x, check_data(x, y), Training(recipe, fabric, normalise, path, progress))
         return self
 
     @abstractmethod

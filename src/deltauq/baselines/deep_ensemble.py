@@ -14,7 +14,7 @@ from deltauq.baselines._network import MakeNetwork, SampledBaseline, Training, n
 class DeepEnsemble(SampledBaseline):
     """Mean and spread of M networks that differ in their seeds alone.
 
-    Members without batch norm are trained all at once, unless a checkpoint, a Fabric, lower precision,
+    Members that can be stacked are trained all at once, unless a checkpoint, a Fabric, lower precision,
     augmentation or compilation is asked for; the result is the same to rounding.
 
     Parameters
@@ -63,7 +63,9 @@ class DeepEnsemble(SampledBaseline):
         self.members_ = nn.ModuleList(members)
 
     def _functions(self) -> Iterator[Callable[[Tensor], Tensor]]:
-        yield from self._fitted("members_").children()
+        self._fitted("members_")
+        # Not children(), which leaves out a member that is there twice.
+        yield from self.members_
 
     @property
     def _device(self) -> torch.device:

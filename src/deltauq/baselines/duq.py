@@ -90,6 +90,8 @@ class KernelNetwork(nn.Module):
     def update_centroids(self, x: Tensor, y: Tensor, momentum: float) -> None:
         """Move the centroids towards the embeddings of a batch, as it looks in evaluation.
 
+        Classes that are not in the batch stay as they are: their counts would otherwise fade to nothing.
+
         Parameters
         ----------
         x : tensor of shape (n, ...)
@@ -101,8 +103,10 @@ class KernelNetwork(nn.Module):
         self.eval()
         member = F.one_hot(y, len(self.counts)).to(self.counts)
         sums = torch.einsum("nsc,nc->sc", self.embed(x), member)
-        self.counts.lerp_(member.sum(0), 1.0 - momentum)
-        self.sums.lerp_(sums, 1.0 - momentum)
+        counts = member.sum(0)
+        rate = (1.0 - momentum) * (counts > 0).to(counts)
+        self.counts.lerp_(counts, rate)
+        self.sums.lerp_(sums, rate.expand_as(sums))
         self.train(was_training)
 
 

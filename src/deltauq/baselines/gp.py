@@ -15,6 +15,7 @@ from torch import Tensor
 
 from deltauq.baselines._network import BATCH_SIZE, Progress, refuse_link, require_numbers
 from deltauq.core import Posterior
+from deltauq.nn.engine import check_data
 from deltauq.nn.epochs import mix
 from deltauq.nn.recipe import Recipe
 
@@ -69,7 +70,7 @@ class GaussianProcess:
         -------
         self
         """
-        require_numbers(y, "a Gaussian process")
+        require_numbers(check_data(x, y), "a Gaussian process")
         if x.ndim != 2 or y.ndim != 2 or len(x) != len(y):
             raise ValueError(
                 "a Gaussian process needs x of shape (n, d) and y of shape (n, n_outputs), "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
@@ -101,6 +102,17 @@ def _names(net: nn.Module, kinds: tuple[type[nn.Module], ...]) -> list[str]:
     ]
 
 
+@contextmanager
+def _every_layer_called() -> Iterator[None]:
+    """Keep transformers from their fast path in evaluation, which passes over their dropout layers."""
+    before = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(before)
+
+
 class MCDropout(SampledBaseline):
     """Mean and spread over random masks of a network that was trained with dropout.
 
@@ -155,7 +167,14 @@ class MCDropout(SampledBaseline):
         def sample(k: int) -> Callable[[Tensor], Tensor]:
             def function(x: Tensor) -> Tensor:
                 generator.manual_seed(mix(self.seed, k))
-                outputs: Tensor = net(x)
+                before = generator.get_state()
+                with _every_layer_called():
+                    outputs: Tensor = net(x)
+                if torch.equal(generator.get_state(), before):
+                    raise ValueError(
+                        f"no dropout layer of {type(net).__name__} took part in the prediction: "
+                        "name the layers to put one after by after=."
+                    )
                 return outputs
 
             return function

@@ -85,7 +85,8 @@ class VariationalLayer(nn.Module):
 def convert(net: nn.Module, initial_std: float) -> nn.Module:
     """Replace the Linear and Conv2d layers of a network by variational ones, in place where it has a parent.
 
-    Other weights, such as those of batch norm, stay as they are.
+    Other weights, such as those of batch norm, stay as they are. A layer that is used in several places
+    becomes one variational layer, used in all of them.
 
     Parameters
     ----------
@@ -97,10 +98,15 @@ def convert(net: nn.Module, initial_std: float) -> nn.Module:
     net : Module
     """
     # Subclasses may use their weights in ways of their own.
-    if type(net) in (nn.Linear, nn.Conv2d):
-        return VariationalLayer(cast("nn.Linear | nn.Conv2d", net), initial_std)
-    for name, child in net.named_children():
-        net.set_submodule(name, convert(child, initial_std))
+    layers = [layer for layer in net.modules() if type(layer) in (nn.Linear, nn.Conv2d)]
+    converted = {
+        layer: VariationalLayer(cast("nn.Linear | nn.Conv2d", layer), initial_std) for layer in layers
+    }
+    if net in converted:
+        return converted[net]
+    for name, layer in list(net.named_modules(remove_duplicate=False)):
+        if layer in converted:
+            net.set_submodule(name, converted[layer])
     return net
 
 
@@ -152,7 +158,7 @@ class VariationalNetwork(nn.Module):
             return F.cross_entropy(outputs, targets)
         check_same_shape(outputs, targets)
         squares = ((outputs - targets) / noise).square()
-        return (0.5 * squares + noise.log()).flatten(1).sum(1).mean()
+        return (0.5 * squares + noise.log()).sum() / len(targets)
 
 
 class SVI(SampledBaseline):

@@ -35,6 +35,8 @@ def probabilities(model: Any, X: Any) -> np.ndarray:
         proba = model.predict_proba(X)
     elif _takes(getattr(model, "posterior", None), "link"):
         proba = model.posterior(X, link="softmax").link_mean
+        if proba.ndim == 2 and proba.shape[1] < 2:
+            raise ValueError("the network must give at least two logits, one for each class, got one.")
     else:
         raise TypeError(
             f'model must have predict_proba(X) or posterior(X, link="softmax"), got {type(model).__name__}.'

@@ -83,7 +83,7 @@ class SpreadScaler(BaseEstimator):
                 problem,
                 jac=True,
                 method="L-BFGS-B",
-                bounds=[(-LOG_TEMPERATURE_BOUND, LOG_TEMPERATURE_BOUND), (0.0, None)],
+                bounds=[(start[0] - LOG_TEMPERATURE_BOUND, start[0] + LOG_TEMPERATURE_BOUND), (0.0, None)],
             )
             gain = len(logits) * (_loss(start, *problem)[0] - fit.fun)
             if gain > 0.5 * np.log(len(logits)):

@@ -15,7 +15,8 @@ from deltauq.calibration._arrays import check_labels, check_logits
 from deltauq.core.encoding import Array
 
 LOG_TEMPERATURE_BOUND = 10.0
-"""Temperatures are sought between exp(-10) and exp(10): logits that separate the labels have no best one."""
+"""Temperatures are sought from exp(-10) to exp(10) times the range of the logits: logits that separate the
+labels have no best one."""
 
 
 class TemperatureScaler(BaseEstimator):
@@ -27,8 +28,9 @@ class TemperatureScaler(BaseEstimator):
     ----------
     temperature_ : float
         Where the negative log-likelihood of ``softmax(logits / temperature_)`` is smallest, between exp(-10)
-        and exp(10). It is convex in the inverse temperature, so there is one such place. It is 1 where
-        all classes have the same logits.
+        times the median range of a row's logits and exp(10) times the largest, so that logits in another
+        unit have the same temperature in that unit. The likelihood is convex in the inverse temperature, so
+        there is one such place. It is 1 where all classes have the same logits.
 
     Examples
     --------
@@ -88,7 +90,9 @@ def best_temperature(logits: np.ndarray, labels: np.ndarray) -> float:
         return float(np.mean(expected - right))
 
     # The slope falls as the temperature rises. Without a change of sign the best one lies at an end.
-    low, high = -LOG_TEMPERATURE_BOUND, LOG_TEMPERATURE_BOUND
+    ranges = -logits.min(axis=1)
+    low = np.log(np.median(ranges[ranges > 0.0])) - LOG_TEMPERATURE_BOUND
+    high = np.log(np.max(ranges)) + LOG_TEMPERATURE_BOUND
     if slope(low) <= 0.0:
         warnings.warn(
             "Every label has the largest logit of its row, so that the lowest temperature is the likeliest: "

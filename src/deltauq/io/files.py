@@ -15,8 +15,8 @@ def load(path: str | PathLike[str], map_location: Any = "cpu") -> Any:
     Parameters
     ----------
     path : path
-        A safetensors file that `deltauq.nn.Anchored.save` wrote, of one of this library's networks. A network
-        of your own is read into a constructed one: ``net.load(path)``.
+        A safetensors file that `deltauq.nn.Anchored.save` wrote, whatever its name, of one of this library's
+        networks. A network of your own is read into a constructed one: ``net.load(path)``.
     map_location : device, default="cpu"
         Where a network is put.
 
@@ -27,8 +27,16 @@ def load(path: str | PathLike[str], map_location: Any = "cpu") -> Any:
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"there is no file {path}.")
-    if path.suffix != ".safetensors":
+    if not _is_safetensors(path):
         raise ValueError(f"{path} is not a safetensors file, which is what networks are saved as.")
     from deltauq.nn import load as load_network
 
     return load_network(path, map_location)
+
+
+def _is_safetensors(path: Path) -> bool:
+    """Whether a file begins as safetensors do: the length of a header that fits into it, and its brace."""
+    with path.open("rb") as file:
+        start = file.read(9)
+    length = int.from_bytes(start[:8], "little")
+    return start[8:] == b"{" and 8 + length <= path.stat().st_size

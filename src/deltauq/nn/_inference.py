@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,13 +13,16 @@ from torch import Tensor, nn
 
 from deltauq.core import Posterior, StreamingPosterior
 from deltauq.core.posterior import LINKS
+from deltauq.nn._pairing import AnchorShare
 
 DEFAULT_BUDGET = {"cpu": 64 * 2**20}
 """Bytes for activations in one pass; on a CPU, small blocks that stay near its caches are also the faster."""
 ACCELERATOR_BUDGET = 2 * 2**30
 
-Pass = Callable[[Tensor, Tensor, bool], Tensor]
-"""``run(x, anchor_part, repeated)``: the outputs of shape (k * n, ...), anchor by anchor."""
+Pass = Callable[[Tensor, AnchorShare, bool], Tensor]
+"""``run(x, share, repeated)``: the outputs of shape (k * n, ...), anchor by anchor."""
+Shares = Callable[[int], Iterator[AnchorShare]]
+"""``shares(k)``: what the anchors contribute, at most k of them at a time, computed when it is their turn."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +48,17 @@ class Plan:
         return max(1, budget // self.row_bytes)
 
 
-def make_plan(run: Pass, network: nn.Module, x: Tensor, anchor_part: Tensor) -> Plan:
+def check_budget(budget: int | None) -> None:
+    """Refuse what is no number of bytes."""
+    if budget is None:
+        return
+    if not isinstance(budget, int):
+        raise TypeError(f"memory_budget must be a whole number of bytes, got {budget!r}.")
+    if budget < 1:
+        raise ValueError(f"memory_budget must be at least 1 byte, got {budget}.")
+
+
+def make_plan(run: Pass, network: nn.Module, x: Tensor, share: AnchorShare) -> Plan:
     """Try both ways on a few rows: the fast one is taken if it says the same.
 
     Parameters
@@ -52,15 +66,16 @@ def make_plan(run: Pass, network: nn.Module, x: Tensor, anchor_part: Tensor) -> 
     run : callable
     network : Module
     x : tensor of shape (n, ...)
-    anchor_part : tensor of shape (K, ...)
+    share : AnchorShare
+        Of one anchor or two.
     """
-    x, anchor_part = x[:2], anchor_part[:2]
+    x = x[:2]
     with torch.no_grad(), torch.autocast(x.device.type, enabled=False):
         with _recorded_bytes(network) as sizes:
-            plain = run(x, anchor_part, True)
+            plain = run(x, share, True)
         row_bytes = max(sizes, default=0) // max(1, plain.shape[0])
         try:
-            fast = run(x, anchor_part, False)
+            fast = run(x, share, False)
         except (RuntimeError, ValueError, IndexError, TypeError):
             return Plan(True, max(1, row_bytes))
     scale = float(plain.abs().max()) if plain.numel() else 0.0
@@ -71,10 +86,13 @@ def make_plan(run: Pass, network: nn.Module, x: Tensor, anchor_part: Tensor) -> 
 
 @contextmanager
 def _recorded_bytes(network: nn.Module) -> Iterator[list[int]]:
-    """Record how many bytes enter and leave each layer."""
+    """Record how many bytes enter and leave each layer, in passes of this thread."""
     sizes: list[int] = []
+    ours = threading.get_ident()
 
     def hook(layer: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+        if threading.get_ident() != ours:
+            return
         tensors = [t for t in (*args, output) if isinstance(t, Tensor)]
         sizes.append(sum(t.numel() * t.element_size() for t in tensors))
 
@@ -95,48 +113,66 @@ def blocks(n_anchors: int, pairs: int) -> tuple[int, int]:
     return max(1, pairs // n_anchors), min(n_anchors, pairs)
 
 
-def mean_over_anchors(run: Pass, plan: Plan, x: Tensor, anchor_part: Tensor, pairs: int) -> Tensor:
-    """Return the mean of the outputs, of shape (n, ...)."""
-    n_anchors = anchor_part.shape[0]
+def mean_over_anchors(run: Pass, plan: Plan, x: Tensor, n_anchors: int, shares: Shares, pairs: int) -> Tensor:
+    """Return the mean of the outputs, of shape (n, ...), summed in float32 at least."""
     n_rows, n_parts = blocks(n_anchors, pairs)
-    means = []
-    for rows in x.split(n_rows):
-        total: Any = 0.0
-        for part in anchor_part.split(n_parts):
-            total = total + run(rows, part, plan.repeated).unflatten(0, (part.shape[0], -1)).sum(0)
-        means.append(total / n_anchors)
-    return torch.cat(means)
+    rows = x.split(n_rows)
+    totals: list[Any] = [0.0] * len(rows)
+    for share in shares(n_parts):
+        for k, block in enumerate(rows):
+            outputs = run(block, share, plan.repeated)
+            dtype = outputs.dtype if outputs.is_floating_point() else torch.get_default_dtype()
+            totals[k] = totals[k] + _precise(outputs).unflatten(0, (len(share), -1)).sum(0)
+    return (torch.cat(totals) / n_anchors).to(dtype)
 
 
 def posterior_over_anchors(
     run: Pass,
     plan: Plan,
     x: Tensor,
-    anchor_part: Tensor,
+    n_anchors: int,
+    shares: Shares,
     pairs: int,
     *,
     link: str | None,
     keep_samples: bool,
 ) -> Posterior:
-    """Return the moments of the outputs; without gradients, memory does not grow with the anchors."""
-    n_rows, n_parts = blocks(anchor_part.shape[0], pairs)
+    """Return the moments of the outputs; without gradients, memory does not grow with the anchors.
+
+    Anchors are the outer loop: their share is computed once, and only that of one block is held.
+    """
+    n_rows, n_parts = blocks(n_anchors, pairs)
+    rows = x.split(n_rows)
     # A graph holds every output anyway.
     streaming = not torch.is_grad_enabled()
-    found = []
-    for rows in x.split(n_rows):
-        stream, samples = StreamingPosterior(link, keep_samples), []
-        for part in anchor_part.split(n_parts):
-            outputs = run(rows, part, plan.repeated).unflatten(0, (part.shape[0], -1))
-            outputs = outputs.to(torch.promote_types(outputs.dtype, torch.float32))
+    streams = [StreamingPosterior(link, keep_samples) for _ in rows]
+    samples: list[list[Tensor]] = [[] for _ in rows]
+    for share in shares(n_parts):
+        for k, block in enumerate(rows):
+            outputs = _precise(run(block, share, plan.repeated)).unflatten(0, (len(share), -1))
+            _check_link(link, outputs[0])
             if not streaming:
-                samples.append(outputs)
+                samples[k].append(outputs)
                 continue
             for output in outputs.unbind():
-                stream.update(output)
-        found.append(
-            stream.posterior() if streaming else _from_samples(torch.cat(samples), link, keep_samples)
+                streams[k].update(output)
+    if streaming:
+        return _joined([stream.posterior() for stream in streams])
+    return _joined([_from_samples(torch.cat(outputs), link, keep_samples) for outputs in samples])
+
+
+def _precise(outputs: Tensor) -> Tensor:
+    """Return outputs in float32 at least: sums over anchors overflow in less."""
+    return outputs.to(torch.promote_types(outputs.dtype, torch.float32))
+
+
+def _check_link(link: str | None, outputs: Tensor) -> None:
+    """Refuse a softmax over what need not be classes."""
+    if link == "softmax" and outputs.ndim != 2:
+        raise ValueError(
+            f"link='softmax' takes outputs of shape (n, classes), got {tuple(outputs.shape)}: "
+            "ask for keep_samples=True and take it over the axis you mean."
         )
-    return _joined(found)
 
 
 def _from_samples(samples: Tensor, link: str | None, keep_samples: bool) -> Posterior:
@@ -171,3 +207,16 @@ def evaluating(network: nn.Module) -> Iterator[None]:
     finally:
         for layer, training in were:
             layer.training = training
+
+
+@contextmanager
+def norms_evaluating(network: nn.Module) -> Iterator[None]:
+    """Switch normalisations to their running statistics, and back to what they were."""
+    norms = [m for m in network.modules() if isinstance(m, nn.modules.batchnorm._NormBase) and m.training]
+    for norm in norms:
+        norm.training = False
+    try:
+        yield
+    finally:
+        for norm in norms:
+            norm.training = True

@@ -58,26 +58,45 @@ class WithGiven:
 
 
 @dataclass(frozen=True, eq=False)
-class WithEvery:
-    """Every row meets every anchor, by W[R; X - R] = (W_R - W_Δ)R + W_Δ X.
+class AnchorShare:
+    """What k anchors contribute to the map of an anchored layer, whatever the input.
 
     Attributes
     ----------
-    anchor_part : tensor of shape (k, ...)
+    part : tensor of shape (k, ...)
+        W_R R + W_Δ(S - R), bias included.
+    shift : tensor of shape (1, ...)
+        S, near the anchors: inputs far from zero would otherwise lose their digits in W_Δ X - W_Δ R.
+    """
+
+    part: Tensor
+    shift: Tensor
+
+    def __len__(self) -> int:
+        return self.part.shape[0]
+
+
+@dataclass(frozen=True, eq=False)
+class WithEvery:
+    """Every row meets every anchor, by W[R; X - R] = {W_R R + W_Δ(S - R)} + W_Δ(X - S), for any shift S.
+
+    Attributes
+    ----------
+    share : AnchorShare
         What the anchors contribute to the map.
     repeated : bool
         Whether x comes k times over already, anchor by anchor; otherwise its part is computed once.
     """
 
-    anchor_part: Tensor
+    share: AnchorShare
     repeated: bool
 
     def __call__(self, site: Site, x: Tensor) -> Tensor:
         """Return the map of shape (k * n, ...), anchor by anchor."""
-        input_part = site.narrow(x)
+        input_part = site.narrow(x - self.share.shift)
         if self.repeated:
-            input_part = input_part.unflatten(0, (self.anchor_part.shape[0], -1))
-        return (input_part + self.anchor_part[:, None]).flatten(0, 1)
+            input_part = input_part.unflatten(0, (len(self.share), -1))
+        return (input_part + self.share.part[:, None]).flatten(0, 1)
 
 
 class Reached(Exception):
@@ -96,7 +115,7 @@ class StopHere:
         raise Reached(x)
 
 
-def derangement(n: int, n_sources: int, device: torch.device) -> tuple[Tensor, ...]:
+def derangement(n: int, n_sources: int, device: torch.device, copies: int = 1) -> tuple[Tensor, ...]:
     """Pair every row with other rows: a random cycle through all of them, followed 1, 2, ... steps.
 
     Sorting random keys, unlike `randperm`, can be captured in a CUDA graph.
@@ -107,6 +126,8 @@ def derangement(n: int, n_sources: int, device: torch.device) -> tuple[Tensor, .
     n_sources : int
         Anchors in a tuple; below n, so that no row meets itself.
     device : torch.device
+    copies : int, default=1
+        How many times over the batch comes; a random order pairs them differently anyway.
 
     Returns
     -------
@@ -118,10 +139,16 @@ def derangement(n: int, n_sources: int, device: torch.device) -> tuple[Tensor, .
     )
 
 
-def reversal(n: int, n_sources: int, device: torch.device) -> tuple[Tensor, ...]:
+def reversal(n: int, n_sources: int, device: torch.device, copies: int = 1) -> tuple[Tensor, ...]:
     """Pair every row with the one in its place from the end, the paper's choice; then with those next to it.
 
-    The middle row of an odd batch meets itself.
+    Every copy of a batch is paired within itself and goes on where the one before it stopped, so that copies
+    of a row meet different anchors. A row or two of each copy may meet themselves, as the middle one of an
+    odd batch does.
     """
-    rows = torch.arange(n - 1, -1, -1, device=device)
-    return tuple(rows.roll(step) for step in range(n_sources))
+    n_rows = n // copies
+    rows = torch.arange(n_rows - 1, -1, -1, device=device)
+    return tuple(
+        torch.cat([copy * n_rows + rows.roll(copy * n_sources + step) for copy in range(copies)])
+        for step in range(n_sources)
+    )

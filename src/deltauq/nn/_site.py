@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import torch
@@ -9,14 +10,24 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from deltauq.core import Encoding
-from deltauq.nn._pairing import Pairing
+from deltauq.nn._pairing import AnchorShare, Pairing
+
+
+class Current(threading.local):
+    """The pairing of the pass that a thread is in; a copy of it is in none."""
+
+    pairing: Pairing | None = None
+
+    def __reduce__(self) -> tuple[type[Current], tuple[()]]:
+        return Current, ()
 
 
 class Site(nn.Module):
     """The place in a network where the tensor passing through it is anchored.
 
     Its map is linear in the tuple, with one weight for all of it, the anchors' blocks first as in the paper.
-    Which anchors a tensor meets is told by `pairing`, set for the length of one pass.
+    Which anchors a tensor meets is told by ``current.pairing``, which each thread sets for itself, for the
+    length of one pass.
 
     Attributes
     ----------
@@ -30,12 +41,12 @@ class Site(nn.Module):
     encoding: Encoding
     channels: int
     axis: int
-    pairing: Pairing | None
+    current: Current
 
     def place(self, encoding: Encoding, channels: int, axis: int) -> None:
         """Say what enters here."""
         self.encoding, self.channels, self.axis = encoding, channels, axis
-        self.pairing = None
+        self.current = Current()
 
     def wide(self, tuples: Tensor) -> Tensor:
         """Map tuples, bias included."""
@@ -45,16 +56,20 @@ class Site(nn.Module):
         """Map the input's share of a tuple, without bias."""
         raise NotImplementedError
 
-    def finish(self, mapped: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        """Do what follows the map inside this layer."""
+    def finish(self, mapped: Tensor, x: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
+        """Do what follows the map inside this layer, which was called with x among its arguments."""
         return mapped
 
-    def forward(self, input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        """Anchor the input, of shape (n, ...), as `pairing` says."""
-        if self.pairing is None:
+    def forward(self, *args: Any, **kwargs: Any) -> Tensor:
+        """Anchor the first tensor given, of shape (n, ...), as the current pairing says."""
+        pairing = self.current.pairing
+        if pairing is None:
             raise RuntimeError("call the Anchored module, not the network inside it.")
-        self._check(input)
-        return self.finish(self.pairing(self, input), *args, **kwargs)
+        x = first_tensor(args, kwargs)
+        if x is None:
+            raise TypeError("the anchored layer was called without a tensor.")
+        self._check(x)
+        return self.finish(pairing(self, x), x, args, kwargs)
 
     def encode(self, x: Tensor, anchors: tuple[Tensor, ...], masked: Tensor | None = None) -> Tensor:
         """Join anchors and input into tuples, the anchors hidden where `masked` says so.
@@ -81,16 +96,17 @@ class Site(nn.Module):
             anchors = tuple(anchor.masked_fill(masked, 0.0) for anchor in anchors)
         return torch.cat([*anchors, delta], dim=self.axis)
 
-    def anchor_part(self, anchors: Tensor) -> Tensor:
-        """Return what anchors contribute to the map, whatever the input, bias included.
+    def anchor_share(self, anchors: tuple[Tensor, ...]) -> AnchorShare:
+        """Return what anchors contribute to the map, whatever the input.
 
         Parameters
         ----------
-        anchors : tensor of shape (K, ...)
-            As they enter this layer.
+        anchors : tuple of tensors of shape (k, ...)
+            The blocks of k tuples, as they enter this layer.
         """
-        self._check(anchors)
-        return self.wide(self.encode(torch.zeros_like(anchors), tuple(self.encoding.tuples(anchors))))
+        self._check(anchors[0])
+        shift = self.encoding.offset(*anchors).mean(0, keepdim=True)
+        return AnchorShare(self.wide(self.encode(shift.expand_as(anchors[0]), anchors)), shift)
 
     def _check(self, x: Tensor) -> None:
         shape = tuple(x.shape)
@@ -182,8 +198,8 @@ class AnchoredEntry(Site):
 
     def __init__(self, layer: nn.Module, encoding: Encoding, channels: int, axis: int, like: Tensor) -> None:
         super().__init__()
-        self.layer = layer
         self.weight = nn.Parameter(reading_back(encoding, torch.eye(channels, **_like(like))))
+        self.layer = layer  # behind the weight: from here on its attributes are found here, too
         self.place(encoding, channels, axis)
 
     def wide(self, tuples: Tensor) -> Tensor:
@@ -194,12 +210,32 @@ class AnchoredEntry(Site):
         """Project the input's share of a tuple."""
         return self._project(x, self.weight[:, -self.channels :])
 
-    def finish(self, mapped: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        """Pass the projection on to the layer."""
-        return self.layer(mapped, *args, **kwargs)
+    def finish(self, mapped: Tensor, x: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
+        """Pass the projection on to the layer wherever x was given: self-attention takes it three times."""
+        args = tuple(mapped if value is x else value for value in args)
+        kwargs = {name: mapped if value is x else value for name, value in kwargs.items()}
+        return self.layer(*args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        # What surrounds a layer may read its attributes.
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            layer = self.__dict__.get("_modules", {}).get("layer")
+            if layer is None or name.startswith("__"):
+                raise
+            return getattr(layer, name)
 
     def _project(self, x: Tensor, weight: Tensor) -> Tensor:
         return F.linear(x.movedim(self.axis, -1), weight).movedim(-1, self.axis)
+
+
+def first_tensor(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor | None:
+    """Return the first tensor that a layer was called with, by place or else by name."""
+    for value in (*args, *kwargs.values()):
+        if isinstance(value, Tensor):
+            return value
+    return None
 
 
 def reading_back(encoding: Encoding, weight: Tensor) -> Tensor:

@@ -46,6 +46,7 @@ class AnchorStore(nn.Module):
         prior: str | AnchorPrior = "data",
         labels: Any = None,
         random_state: int = 0,
+        fixed: bool = True,
     ) -> None:
         """Store anchors, which training then no longer replaces.
 
@@ -60,6 +61,8 @@ class AnchorStore(nn.Module):
         labels : array of shape (n,), optional
             Classes of the inputs, for ``prior="balanced"``.
         random_state : int, default=0
+        fixed : bool, default=True
+            False: training may replace them all the same.
         """
         if inputs is None:
             self.anchors, self._anchors_set = self.anchors.new_empty(0), False
@@ -71,7 +74,7 @@ class AnchorStore(nn.Module):
             raise ValueError(f"n_anchors must be at least 1, got {n_anchors}.")
         rng = np.random.default_rng(random_state)
         anchors = get_prior(prior).draw(inputs.detach(), n_anchors, rng, labels=labels)
-        self.anchors, self._anchors_set = anchors.clone(), True
+        self.anchors, self._anchors_set = _kept(torch.as_tensor(anchors).to(inputs)), fixed
 
     def get_extra_state(self) -> Tensor:
         """Return, for the state_dict, whether the anchors were set."""
@@ -85,7 +88,9 @@ class AnchorStore(nn.Module):
         # Stored anchors have a shape only once inputs were seen.
         stored = state_dict.get(f"{prefix}anchors")
         if stored is not None and (stored.shape, stored.dtype) != (self.anchors.shape, self.anchors.dtype):
-            self.anchors = torch.empty_like(stored, device=self.anchors.device)
+            self.anchors = _kept(torch.empty_like(stored, device=self.anchors.device))
+        # States of plain modules, and of averages over them, do not say it.
+        state_dict.setdefault(f"{prefix}_extra_state", torch.tensor(False))
         super()._load_from_state_dict(state_dict, prefix, *args)
 
     @torch.no_grad()
@@ -95,7 +100,7 @@ class AnchorStore(nn.Module):
             return
         n, k = x.shape[0], self.n_anchors
         if self.anchors.shape != (k, *x.shape[1:]) or self.anchors.dtype != x.dtype:
-            self.anchors = x.detach()[torch.arange(k, device=x.device) % n]
+            self.anchors = _kept(x.detach()[torch.arange(k, device=x.device) % n])
         elif n >= k:
             self.anchors.copy_(x[-k:])
         else:
@@ -132,3 +137,11 @@ class AnchorStore(nn.Module):
                 f"the {what} are on {x.device}, but the network is on {self.anchors.device}: "
                 "move one to the other."
             )
+
+
+def _kept(anchors: Tensor) -> Tensor:
+    """Return a copy that outlives inference mode, whose own tensors can never be trained with."""
+    if not torch.is_inference_mode_enabled():
+        return anchors.clone()
+    with torch.inference_mode(False):
+        return anchors.clone()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
+from torch.nn.utils.parametrize import is_parametrized
 
 from deltauq.core import Encoding
 from deltauq.nn._site import (
@@ -25,6 +27,7 @@ ANCHORED = {
 INITS = ("pretrained", "random")
 _CONVOLUTIONS = nn.modules.conv._ConvNd
 _BATCH_NORMS = nn.modules.batchnorm._NormBase
+_SEQUENCES = (nn.RNNBase, nn.MultiheadAttention, nn.TransformerEncoderLayer, nn.TransformerEncoder)
 
 
 def anchor_stem(network: nn.Module, encoding: Encoding, stem: str | None, init: str) -> tuple[nn.Module, str]:
@@ -45,21 +48,22 @@ def anchor_stem(network: nn.Module, encoding: Encoding, stem: str | None, init: 
     name : str
         Of the anchored layer.
     """
-    _refuse_anchored(network)
+    _refuse_unfit(network)
     name = _first_widenable(network) if stem is None else stem
     layer = _named(network, name, "stem")
+    if isinstance(layer, tuple(ANCHORED)):
+        _refuse_bound_weight(network, name, layer)
     if type(layer) not in ANCHORED:
         raise ValueError(
             f"layer {name!r} is a {type(layer).__name__}, and only {_names_of_types()} can be widened: "
             f"name another by stem=, or put a projection in front of this one by at={name!r}."
         )
-    _refuse_bound_weight(network, name, layer)
     return _replace(network, name, _widen(layer, encoding, init)), name
 
 
 def anchor_entry(network: nn.Module, encoding: Encoding, at: str) -> tuple[nn.Module, str]:
     """Put a projection of tuples in front of the layer called `at`; see `anchor_stem`."""
-    _refuse_anchored(network)
+    _refuse_unfit(network)
     layer = _named(network, at, "at")
     channels, axis, like = _entrance(layer, at)
     return _replace(network, at, AnchoredEntry(layer, encoding, channels, axis, like)), at
@@ -70,9 +74,14 @@ def layers_of(network: nn.Module) -> str:
     names = [
         f"{name or 'itself'} ({type(layer).__name__})"
         for name, layer in network.named_modules()
-        if any(True for _ in layer.parameters(recurse=False))
+        if holds_parameters(layer)
     ]
     return some(names)
+
+
+def holds_parameters(layer: nn.Module) -> bool:
+    """Whether a layer has parameters of its own, or computes what it has from others."""
+    return is_parametrized(layer) or any(True for _ in layer.parameters(recurse=False))
 
 
 def some(names: list[str], most: int = 10) -> str:
@@ -83,7 +92,7 @@ def some(names: list[str], most: int = 10) -> str:
 
 def _first_widenable(network: nn.Module) -> str:
     for name, layer in network.named_modules():
-        if type(layer) in ANCHORED:
+        if type(layer) in ANCHORED or (is_parametrized(layer) and isinstance(layer, tuple(ANCHORED))):
             return name
     raise ValueError(
         f"no {_names_of_types()} layer to widen was found: name the layer to anchor by at=; "
@@ -111,6 +120,12 @@ def _replace(network: nn.Module, name: str, site: Site) -> nn.Module:
     if not name:
         return site
     network.set_submodule(name, site)
+    path = name.split(".")
+    for depth in range(len(path)):
+        outer = network.get_submodule(".".join(path[:depth]))
+        if isinstance(outer, nn.TransformerEncoderLayer):
+            # Its fast path reads weights and calls no layers; only this keeps it out of it.
+            outer.activation_relu_or_gelu = 0
     return network
 
 
@@ -127,10 +142,21 @@ def _widen(layer: nn.Module, encoding: Encoding, init: str) -> Site:
     return site
 
 
-def _refuse_anchored(network: nn.Module) -> None:
+def _refuse_unfit(network: nn.Module) -> None:
+    """Refuse a network that is anchored already, or whose layers cannot be changed."""
     for name, layer in network.named_modules():
         if isinstance(layer, Site):
             raise ValueError(f"the network is anchored already, at {name or 'itself'!r}.")
+        if isinstance(layer, torch.jit.ScriptModule):
+            raise ValueError(
+                f"layer {name or 'itself'!r} is scripted, and its layers cannot be changed: "
+                "anchor the network first."
+            )
+        if any(is_lazy(parameter) for parameter in layer.parameters(recurse=False)):
+            raise ValueError(
+                f"layer {name or 'itself'!r} ({type(layer).__name__}) is lazy and has no shape yet: "
+                "run one batch through the network first."
+            )
 
 
 def _refuse_bound_weight(network: nn.Module, name: str, layer: nn.Module) -> None:
@@ -150,6 +176,11 @@ def _refuse_bound_weight(network: nn.Module, name: str, layer: nn.Module) -> Non
 
 def _entrance(layer: nn.Module, at: str) -> tuple[int, int, Tensor]:
     """Return channels of what enters a layer, the axis they are on, and a tensor of its device and dtype."""
+    if isinstance(layer, _SEQUENCES) and not _batch_first(layer):
+        raise ValueError(
+            f"layer {at!r} ({type(layer).__name__}) takes time on its first axis, where anchors are "
+            "paired with inputs: construct it with batch_first=True."
+        )
     for inner in layer.modules():
         like = next(inner.parameters(), None)
         found: tuple[int, int] | None = None
@@ -175,3 +206,8 @@ def _entrance(layer: nn.Module, at: str) -> tuple[int, int, Tensor]:
         f"layer {at!r} ({type(layer).__name__}) does not say how many channels enter it: "
         "name a layer that holds a Linear, a Conv or a normalisation."
     )
+
+
+def _batch_first(layer: nn.Module) -> bool:
+    """Whether inputs are on the first axis of what enters a layer over sequences."""
+    return all(getattr(inner, "batch_first", True) for inner in layer.modules())

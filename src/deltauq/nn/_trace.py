@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -9,8 +10,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from deltauq.nn._site import AnchoredEntry
-from deltauq.nn._surgery import some
+from deltauq.nn._site import AnchoredEntry, first_tensor
+from deltauq.nn._surgery import holds_parameters, some
 
 NORMS = (
     nn.modules.batchnorm._NormBase,
@@ -32,22 +33,27 @@ class Call:
     @property
     def holds_parameters(self) -> bool:
         """Whether the layer has parameters of its own."""
-        return any(True for _ in self.layer.parameters(recurse=False))
+        return holds_parameters(self.layer)
 
 
 @contextmanager
 def recorded_calls(network: nn.Module) -> Iterator[list[Call]]:
-    """Record the calls of layers, in their order, while the context is open."""
+    """Record the calls of layers by this thread, in their order, while the context is open."""
     calls: list[Call] = []
+    ours = threading.get_ident()
 
     def watch(name: str) -> Any:
-        def hook(layer: nn.Module, args: tuple[Any, ...]) -> None:
-            if args and isinstance(args[0], Tensor):
-                calls.append(Call(name, layer, args[0]))
+        def hook(layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            tensor = first_tensor(args, kwargs)
+            if tensor is not None and threading.get_ident() == ours:
+                calls.append(Call(name, layer, tensor))
 
         return hook
 
-    handles = [layer.register_forward_pre_hook(watch(name)) for name, layer in network.named_modules()]
+    handles = [
+        layer.register_forward_pre_hook(watch(name), with_kwargs=True)
+        for name, layer in network.named_modules()
+    ]
     try:
         yield calls
     finally:
@@ -82,7 +88,11 @@ def check_calls(calls: list[Call], site: str, n: int) -> None:
             f"inputs, so its first axis must be theirs; name another layer by at=; layers seen: {seen}."
         )
     if not isinstance(call.layer, AnchoredEntry):
-        earlier = [c for c in before if c.holds_parameters and not isinstance(c.layer, NORMS)]
+        earlier = [
+            c
+            for c in before
+            if c.holds_parameters and not isinstance(c.layer, NORMS) and not _holds(c.name, site)
+        ]
         if earlier:
             first = earlier[0]
             raise ValueError(
@@ -100,4 +110,9 @@ def check_calls(calls: list[Call], site: str, n: int) -> None:
 
 def _related(one: str, other: str) -> bool:
     """Whether one layer holds the other."""
-    return f"{other}.".startswith(f"{one}.") or f"{one}.".startswith(f"{other}.") or not one or not other
+    return _holds(one, other) or _holds(other, one)
+
+
+def _holds(outer: str, inner: str) -> bool:
+    """Whether a layer is the other or has it inside."""
+    return not outer or f"{inner}.".startswith(f"{outer}.")

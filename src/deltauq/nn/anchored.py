@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from os import PathLike
 from typing import Any
 
@@ -10,9 +11,19 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from deltauq.core import AnchorPrior, Encoding, Posterior, get_encoding, get_prior
-from deltauq.nn._inference import Plan, evaluating, make_plan, mean_over_anchors, posterior_over_anchors
+from deltauq.core import AnchorPrior, BalancedPrior, Encoding, Posterior, get_encoding, get_prior
+from deltauq.nn._inference import (
+    Plan,
+    Shares,
+    check_budget,
+    evaluating,
+    make_plan,
+    mean_over_anchors,
+    norms_evaluating,
+    posterior_over_anchors,
+)
 from deltauq.nn._pairing import (
+    AnchorShare,
     Pairing,
     Reached,
     StopHere,
@@ -71,6 +82,9 @@ class Anchored(AnchorStore):
 
     Notes
     -----
+    Once in evaluation, a network may be used by several threads. What the anchors contribute to the anchored
+    layer is computed anew in every call, once for all of its inputs: few calls with many rows are cheaper.
+
     Randomness is PyTorch's: ``torch.manual_seed`` makes initialisation and training repeatable. A batch too
     small to hold an input's anchors takes them from the stored ones, or, if there are none, meets itself.
     """
@@ -108,9 +122,8 @@ class Anchored(AnchorStore):
         else:
             self.module, self.site_name = anchor_entry(module, self.encoding, at)
         self.training = module.training
-        self.register_buffer(
-            "masked", torch.zeros((), dtype=torch.bool, device=like.device), persistent=False
-        )
+        self.masked = torch.zeros((), dtype=torch.bool, device=like.device)
+        self._copies = 1
         self._checked = False
         self._plans: dict[tuple[Any, ...], Plan] = {}
 
@@ -127,9 +140,9 @@ class Anchored(AnchorStore):
         Parameters
         ----------
         x : tensor of shape (n, ...)
-        anchors : tensor of shape (e, n) or (e, n, ...), optional
-            The e anchors of each input's tuple, for those who pair inputs themselves: rows of this batch
-            where they are integers. In either mode outputs are then those under these anchors, and nothing is
+        anchors : int tensor of shape (e, n), or tensor of shape (e, n, ...), optional
+            The e anchors of each input's tuple, for those who pair inputs themselves: as rows of this batch,
+            or as inputs. In either mode outputs are then those under these anchors, and nothing is
             remembered.
         masked : bool tensor of shape (), optional
             With `anchors`: whether they are hidden.
@@ -140,13 +153,15 @@ class Anchored(AnchorStore):
         """
         self._check_rows(x, "inputs")
         if anchors is not None:
-            return self._through(x, self._given_pairing(anchors, masked))
+            return self._through(x, self._given_pairing(x.shape[0], anchors, masked))
         if self.training:
             outputs = self._through(x, self._train_pairing(x))
-            self._remember(x)
+            self._remember(x[: x.shape[0] // self._copies])
             return outputs
-        part, plan = self._prepare(x, self._stored(x))
-        return mean_over_anchors(self._run, plan, x, part, plan.pairs(None, x.device))
+        anchors = self._stored(x)
+        plan = self._plan(x, anchors)
+        pairs = plan.pairs(None, x.device)
+        return mean_over_anchors(self._run, plan, x, len(anchors), self._shares(anchors), pairs)
 
     def posterior(
         self,
@@ -178,6 +193,8 @@ class Anchored(AnchorStore):
         -------
         posterior : Posterior
         """
+        self._check_rows(x, "inputs")
+        check_budget(memory_budget)
         if self.anchors.numel() == 0:
             raise ValueError("there are no anchors yet: train the network, or give some to set_anchors.")
         if self.anchors.shape[0] < 2:
@@ -187,11 +204,24 @@ class Anchored(AnchorStore):
         lower = nullcontext() if autocast is None else torch.autocast(x.device.type, autocast)
         graph = torch.set_grad_enabled(torch.is_grad_enabled() and x.requires_grad)
         with evaluating(self), graph, lower:
-            part, plan = self._prepare(x, self._stored(x))
-            pairs = plan.pairs(memory_budget, x.device)
+            anchors = self._stored(x)
+            plan = self._plan(x, anchors)
+            pairs, shares = plan.pairs(memory_budget, x.device), self._shares(anchors)
             return posterior_over_anchors(
-                self._run, plan, x, part, pairs, link=link, keep_samples=keep_samples
+                self._run, plan, x, len(anchors), shares, pairs, link=link, keep_samples=keep_samples
             )
+
+    @contextmanager
+    def seeing_copies(self, copies: int) -> Iterator[None]:
+        """Say that training batches come this many times over, one copy after the other.
+
+        Copies of an input then meet different anchors, and one copy of the batch is remembered.
+        """
+        self._copies = copies
+        try:
+            yield
+        finally:
+            self._copies = 1
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write weights and anchors to a safetensors file; see `deltauq.nn.load`."""
@@ -213,63 +243,87 @@ class Anchored(AnchorStore):
         place = f"at={self.at!r}" if self.at is not None else f"stem={self.site_name!r}"
         return f"n_anchors={self.n_anchors}, encoding={self.encoding}, {place}"
 
-    def _given_pairing(self, anchors: Tensor, masked: Tensor | None) -> Pairing:
-        """Return the pairing that the caller asks for."""
-        if anchors.shape[0] != self.encoding.n_anchors:
+    def _given_pairing(self, n: int, anchors: Tensor, masked: Tensor | None) -> Pairing:
+        """Return the pairing that the caller asks for, for n inputs."""
+        if anchors.ndim == 0 or anchors.shape[0] != self.encoding.n_anchors:
             raise ValueError(
-                f"{self.encoding} takes {self.encoding.n_anchors} anchor(s) a tuple, got {anchors.shape[0]}."
+                f"{self.encoding} takes {self.encoding.n_anchors} anchor(s) a tuple, "
+                f"got anchors of shape {tuple(anchors.shape)}."
             )
-        if anchors.is_floating_point():
+        if anchors.ndim > 2:
             return WithGiven(tuple(self._reaching(block) for block in anchors.unbind()), masked)
+        if anchors.is_floating_point() or anchors.dtype == torch.bool or anchors.shape[1:] != (n,):
+            raise ValueError(
+                f"anchors must be rows of the batch, integers of shape (e, {n}), or inputs, e for each "
+                f"row, got {anchors.dtype} of shape {tuple(anchors.shape)}."
+            )
         return WithinBatch(anchors.unbind(), masked)
 
     def _train_pairing(self, x: Tensor) -> Pairing:
         """Return which anchors a training batch meets."""
         masked = None
         if self.mask:
-            self.masked.copy_(torch.rand((), device=x.device) < self.mask)
-            masked = self.masked.clone()
+            masked = self.masked = torch.rand((), device=x.device) < self.mask
         n, n_sources = x.shape[0], self.encoding.n_anchors
         if isinstance(self.train_anchors, AnchorPrior):
             rng = np.random.default_rng(int(torch.randint(2**62, ())))
-            drawn = tuple(self.train_anchors.draw(x.detach(), n, rng) for _ in range(n_sources))
-        elif n <= n_sources and self.anchors.shape[1:] == x.shape[1:]:
+            priors = [self.train_anchors] * n_sources
+            # A prior may hold tensors of its own, of another device or precision.
+            drawn = tuple(torch.as_tensor(prior.draw(x.detach(), n, rng)).to(x) for prior in priors)
+        elif n // self._copies <= n_sources and self.anchors.shape[1:] == x.shape[1:]:
             rows = torch.randint(self.anchors.shape[0], (n_sources, n), device=x.device)
             drawn = tuple(self.anchors[k] for k in rows)
         else:
-            return WithinBatch(IN_BATCH[self.train_anchors](n, n_sources, x.device), masked)
+            copies = self._copies if n % self._copies == 0 else 1
+            return WithinBatch(IN_BATCH[self.train_anchors](n, n_sources, x.device, copies), masked)
         return WithGiven(tuple(self._reaching(anchors) for anchors in drawn), masked)
 
     @torch.compiler.disable
-    def _prepare(self, x: Tensor, anchors: Tensor) -> tuple[Tensor, Plan]:
-        """Return what the anchors contribute to the anchored layer, and how to run the network with them."""
-        part = self.site.anchor_part(self._reaching(anchors))
+    def _plan(self, x: Tensor, anchors: Tensor) -> Plan:
+        """Return how to run the network with these anchors."""
         # One input, or one anchor, bears what several do not: a plan made for it is good for no other.
-        key = (x.shape[1:], x.dtype, x.shape[0] > 1, part.shape[0] > 1)
+        key = (x.shape[1:], x.dtype, x.shape[0] > 1, anchors.shape[0] > 1)
         if key not in self._plans:
-            self._plans[key] = make_plan(self._run, self.module, x, part)
-        return part, self._plans[key]
+            two = next(self._shares(anchors[:2])(2))
+            self._plans[key] = make_plan(self._run, self.module, x, two)
+        return self._plans[key]
+
+    def _shares(self, anchors: Tensor) -> Shares:
+        """Return a way to compute what the anchors contribute to the anchored layer, some at a time."""
+        blocks = self.encoding.tuples(anchors)
+
+        def shares(at_most: int) -> Iterator[AnchorShare]:
+            for part in zip(*(block.split(at_most) for block in blocks), strict=True):
+                yield self._share(part)
+
+        return shares
+
+    @torch.compiler.disable
+    def _share(self, blocks: tuple[Tensor, ...]) -> AnchorShare:
+        """Return what some tuples of anchors contribute to the anchored layer."""
+        return self.site.anchor_share(tuple(self._reaching(block) for block in blocks))
 
     def _reaching(self, anchors: Tensor) -> Tensor:
-        """Return anchors as they reach the anchored layer."""
-        site = self.site
-        site.pairing = StopHere()
+        """Return anchors as they reach the anchored layer; normalisations learn nothing from them."""
+        current = self.site.current
+        current.pairing = StopHere()
         try:
-            self.module(anchors)
+            with norms_evaluating(self.module):
+                self.module(anchors)
         except Reached as reached:
             return reached.tensor
         finally:
-            site.pairing = None
+            current.pairing = None
         raise ValueError(
             f"the pass ended without reaching the anchored layer {self.site_name!r}: "
             "name another by stem= or at=."
         )
 
-    def _run(self, x: Tensor, anchor_part: Tensor, repeated: bool) -> Tensor:
+    def _run(self, x: Tensor, share: AnchorShare, repeated: bool) -> Tensor:
         """Return the outputs for all pairs of inputs and anchors, of shape (k * n, ...), anchor by anchor."""
-        k, n = anchor_part.shape[0], x.shape[0]
+        k, n = len(share), x.shape[0]
         rows = x.repeat(k, *[1] * (x.ndim - 1)) if repeated else x
-        outputs = self._through(rows, WithEvery(anchor_part, repeated))
+        outputs = self._through(rows, WithEvery(share, repeated))
         if not isinstance(outputs, Tensor):
             raise TypeError(
                 f"the mean over anchors needs a network that returns a tensor, got {type(outputs).__name__}."
@@ -285,12 +339,12 @@ class Anchored(AnchorStore):
         """Run the network with this pairing at the anchored layer."""
         if not self._checked:
             return self._through_checked(x, pairing)
-        site = self.site
-        site.pairing = pairing
+        current = self.site.current
+        current.pairing = pairing
         try:
             return self.module(x)
         finally:
-            site.pairing = None
+            current.pairing = None
 
     @torch.compiler.disable
     def _through_checked(self, x: Tensor, pairing: Pairing) -> Tensor:
@@ -311,6 +365,12 @@ def _train_anchors(train_anchors: str | AnchorPrior | Tensor) -> str | AnchorPri
     if isinstance(train_anchors, str) and train_anchors in IN_BATCH:
         return train_anchors
     try:
-        return get_prior(train_anchors)
+        prior = get_prior(train_anchors)
     except ValueError as error:
         raise ValueError(f"train_anchors must be one of {sorted(IN_BATCH)}, or a prior: {error}") from None
+    if isinstance(prior, BalancedPrior):
+        raise ValueError(
+            "train_anchors='balanced' needs labels, which a network is not given in training: "
+            "balance the batches, or give prior='balanced' to set_anchors."
+        )
+    return prior

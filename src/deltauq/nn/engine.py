@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+import pickle
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ import torch
 from lightning_fabric import Fabric
 from torch import Tensor, nn
 
+from deltauq.core import AnchorPrior
 from deltauq.nn.anchored import IN_BATCH, Anchored
 from deltauq.nn.epochs import Batch, Epochs, mix
 from deltauq.nn.recipe import Recipe, set_rate
@@ -94,7 +97,7 @@ def fit(
     ----------
     net : Module
         Moved to Fabric's device. An `Anchored` one keeps inputs of the training data as its anchors in the
-        end, unless it has some set.
+        end, unless `set_anchors` was called; its own mask counts where the recipe has none.
     x : tensor of shape (n, ...)
         See `Epochs`. Copied to the device once, and kept there for the length of the run.
     y : tensor of shape (n, ...)
@@ -106,7 +109,8 @@ def fit(
         where there is one.
     normalise : (mean, std), tensors of shape (channels,), optional
     checkpoint : path, optional
-        Written after every `checkpoint_every` epochs. A file of the same recipe is resumed from.
+        Written after every `checkpoint_every` epochs. A file of the same recipe, data and network is resumed
+        from; any other is refused.
     after_step : callable, optional
         Told the batch after each step: for statistics that are no parameters. Such runs are not graphed.
     progress : callable, optional
@@ -116,13 +120,20 @@ def fit(
     -------
     history : History
     """
+    y = check_data(x, y)
+    if objective is None:
+        check_labels(y)
+        objective = supervised(criterion_for(y))
+    if not (isinstance(checkpoint_every, int) and checkpoint_every >= 1):
+        raise ValueError(f"checkpoint_every must be an integer of at least 1, got {checkpoint_every!r}.")
+    recipe = replace(recipe, mask=mask_of(net, recipe))
     fabric = fabric or Fabric(accelerator="auto", devices=1, precision=recipe.precision)  # type: ignore[arg-type]
     device = fabric.device
     if recipe.channels_last:
         net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     net.to(device)
-    objective = objective or supervised(criterion_for(y))
-    graphed = recipe.graph and device.type == "cuda" and fabric.world_size == 1 and after_step is None
+    graphed = device.type == "cuda" and fabric.world_size == 1 and after_step is None
+    graphed = graphed and can_be_graphed(net, recipe)
     optimizer = recipe.make_optimizer(net.parameters(), graphed=graphed, fused=device.type == "cuda")
     compiled: Any = torch.compile(net) if recipe.compile else net
     module, optimizer = fabric.setup(compiled, optimizer)
@@ -130,13 +141,15 @@ def fit(
     drop_last = recipe.drop_last or graphed or fabric.world_size > 1
     history = History()
     state = {"net": module, "optimizer": optimizer}
+    about: dict[str, Any] = {}
     if checkpoint is not None:
-        history = _resume(fabric, Path(checkpoint), state, recipe)
+        about = {"recipe": asdict(recipe), "data": fingerprint(x, y, *(normalise or ()))}
+        history = _resume(fabric, Path(checkpoint), state, about, net)
 
     step: Any = _Step(fabric, module, optimizer, objective)
     if graphed:
         step = _GraphedStep(step)
-    with _own_randomness(device):
+    with _own_randomness(device), _masking(net, recipe.mask):
         for epoch in range(len(history.losses), recipe.epochs):
             started = time.perf_counter()
             torch.manual_seed(mix(recipe.seed, epoch))
@@ -145,13 +158,58 @@ def fit(
             history.losses.append(loss)
             history.seconds.append(time.perf_counter() - started)
             if checkpoint is not None and ((epoch + 1) % checkpoint_every == 0 or epoch + 1 == recipe.epochs):
-                _save(fabric, Path(checkpoint), state, recipe, history)
+                _save(fabric, Path(checkpoint), {**state, **about, "history": asdict(history)})
             if progress is not None:
                 progress(epoch + 1, loss)
-    if isinstance(net, Anchored) and not net.anchors_are_set:
-        net.set_anchors(epochs.inputs(min(len(x), 10 * net.n_anchors)), random_state=recipe.seed)
+    if isinstance(net, Anchored):
+        keep_anchors(net, epochs.inputs(), recipe.seed)
     net.eval()
     return history
+
+
+def check_data(x: Tensor, y: Tensor) -> Tensor:
+    """Refuse what is no training data, and return the targets: floats as they are, classes as int64."""
+    for name, value in (("x", x), ("y", y)):
+        if not isinstance(value, Tensor):
+            raise TypeError(f"{name} must be a tensor, got {type(value).__name__}.")
+        if value.ndim == 0:
+            raise ValueError(f"{name} must have rows, got a single number.")
+    if y.dtype == torch.bool or y.is_complex():
+        raise ValueError(f"y must be floats, or integers that name classes, got {y.dtype}.")
+    return y if y.is_floating_point() else y.long()
+
+
+def check_labels(y: Tensor) -> None:
+    """Refuse integers that cross-entropy does not take for classes."""
+    if y.is_floating_point() or y.numel() == 0:
+        return
+    if y.ndim == 2:
+        raise ValueError(f"integers that name classes must have shape (n,), got {tuple(y.shape)}.")
+    if int(y.min()) < 0:
+        raise ValueError(f"integers that name classes must not be negative, got {int(y.min())}.")
+
+
+def mask_of(net: nn.Module, recipe: Recipe) -> float:
+    """Return the probability of a masked batch, which the recipe or the network says."""
+    if not isinstance(net, Anchored) or not net.mask:
+        return recipe.mask
+    if recipe.mask not in (0.0, net.mask):
+        raise ValueError(f"the recipe has mask={recipe.mask}, but the network mask={net.mask}: give one.")
+    return net.mask
+
+
+def can_be_graphed(net: nn.Module, recipe: Recipe) -> bool:
+    """Tell whether a step may be recorded: not with a prior, which draws with NumPy in every step anew."""
+    return recipe.graph and not isinstance(getattr(net, "train_anchors", None), AnchorPrior)
+
+
+def keep_anchors(net: Anchored, inputs: Tensor, seed: int) -> None:
+    """Give a trained network anchors out of its training inputs of shape (n, ...), unless it has some set.
+
+    The next training replaces them.
+    """
+    if not net.anchors_are_set:
+        net.set_anchors(inputs, random_state=seed, fixed=False)
 
 
 def _run_epoch(
@@ -189,7 +247,9 @@ def share_of(batch: Batch, rank: int, world_size: int) -> Batch:
     """
     if world_size == 1:
         return batch
-    n = len(batch.x) // world_size
+    n, left = divmod(len(batch.x), world_size)
+    if left:
+        raise ValueError(f"{len(batch.x)} rows of a batch cannot be shared equally by {world_size} devices.")
     mine = slice(rank * n, (rank + 1) * n)
     anchors = None if batch.anchors is None else batch.x[batch.anchors[:, mine]]
     return Batch(batch.x[mine], batch.y[mine], anchors, batch.masked)
@@ -266,21 +326,66 @@ def _own_randomness(device: torch.device) -> Iterator[None]:
         yield
 
 
-def _save(fabric: Fabric, path: Path, state: dict[str, Any], recipe: Recipe, history: History) -> None:
+@contextmanager
+def _masking(net: nn.Module, mask: float) -> Iterator[None]:
+    """Let an anchored network mask this often where it pairs a batch by itself."""
+    if not isinstance(net, Anchored):
+        yield
+        return
+    before, net.mask = net.mask, mask
+    try:
+        yield
+    finally:
+        net.mask = before
+
+
+def fingerprint(*tensors: Tensor) -> str:
+    """Return a hash of the shapes, kinds and values of tensors."""
+    digest = hashlib.sha256()
+    for tensor in tensors:
+        digest.update(f"{tuple(tensor.shape)} {tensor.dtype}".encode())
+        digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+def _save(fabric: Fabric, path: Path, content: dict[str, Any]) -> None:
     """Write a checkpoint under another name first: a run killed while writing leaves the last one whole."""
     beside = path.with_name(path.name + ".new")
-    fabric.save(beside, {**state, "recipe": asdict(recipe), "history": asdict(history)})
+    fabric.save(beside, content)
     if fabric.is_global_zero:
         os.replace(beside, path)
     fabric.barrier()
 
 
-def _resume(fabric: Fabric, path: Path, state: dict[str, Any], recipe: Recipe) -> History:
-    """Load a checkpoint if there is one, and return the history up to it."""
+def _resume(
+    fabric: Fabric, path: Path, state: dict[str, Any], about: dict[str, Any], net: nn.Module
+) -> History:
+    """Load a checkpoint if there is one, and return the history up to it.
+
+    A file that is refused has changed nothing.
+    """
     if not path.exists():
         return History()
-    rest = fabric.load(path, state, weights_only=True)
-    if rest["recipe"] != asdict(recipe):
-        different = sorted(key for key, value in asdict(recipe).items() if rest["recipe"].get(key) != value)
+    unreadable = (OSError, EOFError, RuntimeError, LookupError, TypeError, ValueError, AttributeError)
+    try:
+        found = fabric.load(path, weights_only=True)
+        recipe, data, history = found["recipe"], found["data"], History(**found["history"])
+        shapes = _shapes(found["net"])
+    except (*unreadable, pickle.UnpicklingError) as error:
+        raise ValueError(f"{path} is no checkpoint of a training run, or a damaged one.") from error
+    different = sorted(key for key, value in about["recipe"].items() if recipe.get(key) != value)
+    if different:
         raise ValueError(f"{path} is a checkpoint of another recipe: {', '.join(different)} differ.")
-    return History(**rest["history"])
+    if data != about["data"]:
+        raise ValueError(f"{path} is a checkpoint of a run on other data.")
+    if shapes != _shapes(net.state_dict()):
+        raise ValueError(f"{path} is a checkpoint of another network.")
+    fabric.load(path, state, weights_only=True)
+    return history
+
+
+def _shapes(weights: dict[str, Any]) -> dict[str, torch.Size | None]:
+    """Return the shapes of what a network holds, but for anchors, which have one only once there are some."""
+    return {
+        name: getattr(value, "shape", None) for name, value in weights.items() if not name.endswith("anchors")
+    }

@@ -80,7 +80,8 @@ def draw_order(
     reverse : bool
     mask : float
     drop_last : bool
-        Leave out an incomplete last batch, unless it is the only one.
+        Leave out an incomplete last batch, unless it is the only one. One too small to hold the anchors of
+        its rows is always left out: its rows would meet themselves.
 
     Returns
     -------
@@ -91,7 +92,7 @@ def draw_order(
     size = min(batch_size, n)
     whole = n // size * size
     blocks = [shuffled[:whole].view(-1, size)]
-    if whole < n and not drop_last:
+    if n - whole > n_sources and not drop_last:
         blocks.append(shuffled[whole:].view(1, -1))
     sources, masked = [], []
     for block in blocks:
@@ -135,13 +136,18 @@ class Epochs:
             raise ValueError(f"x and y must have equally many rows, at least one, got {len(x)} and {len(y)}.")
         if recipe.augment and x.ndim != 4:
             raise ValueError(f"augmentation needs images of shape (n, channels, h, w), got {tuple(x.shape)}.")
+        size = min(recipe.batch_size, len(x))
+        if size <= n_sources:
+            raise ValueError(
+                f"batches of {size} row(s) are too small for {n_sources} other row(s) to be anchors."
+            )
         self.x, self.y, self.recipe = x, y, recipe
         self.n_sources, self.reverse, self.normalise = n_sources, reverse, normalise
 
     def steps(self, *, drop_last: bool) -> int:
         """Return the number of batches in an epoch."""
-        size = min(self.recipe.batch_size, len(self.x))
-        return len(self.x) // size if drop_last else -(-len(self.x) // size)
+        whole, left = divmod(len(self.x), min(self.recipe.batch_size, len(self.x)))
+        return whole + (left > self.n_sources and not drop_last)
 
     def batches(self, epoch: int, *, drop_last: bool) -> Iterator[Batch]:
         """Yield the batches of an epoch.
@@ -173,11 +179,9 @@ class Epochs:
                 yield Batch(x[start:end], y[start:end], anchors, masked[step])
                 start = end
 
-    def inputs(self, n: int) -> Tensor:
-        """Return n inputs drawn at random, not augmented, as the network is to see them."""
-        generator = torch.Generator().manual_seed(mix(self.recipe.seed, -1))
-        rows = torch.randperm(len(self.x), generator=generator)[:n].to(self.x.device)
-        return as_inputs(self.x[rows], self.normalise, channels_last=self.recipe.channels_last)
+    def inputs(self) -> Tensor:
+        """Return all inputs, not augmented, as the network is to see them."""
+        return as_inputs(self.x, self.normalise, channels_last=self.recipe.channels_last)
 
     def _inputs(self, rows: Tensor, epoch: int) -> Tensor:
         """Return the inputs of an epoch, in its order, as the network is to see them."""

@@ -33,8 +33,18 @@ def save(net: Anchored, path: str | PathLike[str]) -> None:
     path : path
         Written anew if it exists.
     """
+    state = net.state_dict()
+    for name, value in state.items():
+        if not isinstance(value, Tensor):
+            raise TypeError(
+                f"the network's state {name!r} is a {type(value).__name__}, and files hold tensors only: "
+                "return a tensor from get_extra_state."
+            )
+    folder = Path(path).parent
+    if not folder.is_dir():
+        raise FileNotFoundError(f"there is no folder {folder} to write {Path(path).name} to.")
     # Copies: tensors that share memory cannot be written.
-    tensors = {name: value.detach().cpu().clone() for name, value in net.state_dict().items()}
+    tensors = {name: value.detach().cpu().clone() for name, value in state.items()}
     description = json.dumps(_describe(net), sort_keys=True)
     save_file(
         {name: value.contiguous() for name, value in tensors.items()},
@@ -63,19 +73,32 @@ def load(path: str | PathLike[str], map_location: str | torch.device = "cpu") ->
     """
     description, tensors = _read(path)
     network = description["network"]
-    if network["name"] not in NETWORKS or network["config"] is None:
+    if network["name"] not in NETWORKS or network.get("config") is None:
         raise UnusableFileError(
             f"{path} holds a {network['name']}, which only its own code can build: construct it, wrap it in "
             "Anchored, and call net.load(path)."
         )
     anchored = description["anchored"]
-    if not all(isinstance(anchored[word], str) for word in ("encoding", "train_anchors")):
+    if not all(isinstance(anchored.get(word), str) for word in ("encoding", "train_anchors")):
         raise UnusableFileError(
             f"{path} holds an encoding or prior of your own: construct the network and call net.load(path)."
         )
-    net = Anchored(NETWORKS[network["name"]](**network["config"]), **anchored)
+    try:
+        built = NETWORKS[network["name"]](**network["config"]).to(_dtype(network.get("dtype", "float32")))
+        net = Anchored(built, **anchored)
+    except (TypeError, ValueError, RuntimeError, AttributeError) as error:
+        raise UnusableFileError(f"{path} describes no network that can be built: {error}") from None
     _fill(net, tensors, path, description)
-    return net.to(map_location).eval()
+    net.eval()
+    try:
+        if net.anchors.numel():
+            net._reaching(net.anchors[:1])
+    except (TypeError, ValueError, RuntimeError, IndexError):
+        shape = tuple(net.anchors.shape)
+        raise UnusableFileError(
+            f"{path} holds anchors of shape {shape}, which its network cannot take."
+        ) from None
+    return net.to(map_location)
 
 
 def load_into(net: Anchored, path: str | PathLike[str]) -> None:
@@ -100,6 +123,7 @@ def _describe(net: Anchored) -> dict[str, Any]:
         "network": {
             "name": type(net.module).__name__,
             "config": net.module.config if own else None,
+            "dtype": str(net.site.weight.dtype).removeprefix("torch."),
         },
     }
 
@@ -118,7 +142,21 @@ def _read(path: str | PathLike[str]) -> tuple[dict[str, Any], dict[str, Tensor]]
         raise UnusableFileError(f"{path} is not a file of an anchored network ({FORMAT}).")
     if header.get("sha256") != _digest(header.get("description", ""), tensors):
         raise UnusableFileError(f"{path} was altered after it was written: its hash does not fit.")
-    return json.loads(header["description"]), tensors
+    description = json.loads(header["description"])
+    for part in ("network", "anchored"):
+        if not isinstance(description, dict) or not isinstance(description.get(part), dict):
+            raise UnusableFileError(f"{path} does not describe its {part} part.")
+    if not isinstance(description["network"].get("name"), str):
+        raise UnusableFileError(f"{path} does not name its network.")
+    return description, tensors
+
+
+def _dtype(name: str) -> torch.dtype:
+    """Return the floating dtype of that name."""
+    dtype = getattr(torch, name, None)
+    if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
+        raise ValueError(f"there is no floating dtype {name!r}.")
+    return dtype
 
 
 def _digest(description: str, tensors: dict[str, Tensor]) -> str:
@@ -138,8 +176,9 @@ def _fill(
     own = net.state_dict()
     # Stored anchors may have any number and shape.
     names = own.keys() - {"anchors"}
-    missing, further = names - tensors.keys(), tensors.keys() - own.keys()
-    reshaped = {name for name in names & tensors.keys() if own[name].shape != tensors[name].shape}
+    missing, further = own.keys() - tensors.keys(), tensors.keys() - own.keys()
+    both = names & tensors.keys()
+    reshaped = {name for name in both if own[name].shape != tensors[name].shape}
     if missing or further or reshaped:
         first = min(missing | further | reshaped)
         ours = tuple(own[first].shape) if first in own else "absent"
@@ -148,4 +187,13 @@ def _fill(
             f"{path} holds a {description['network']['name']} of another architecture: "
             f"{first!r} is {theirs} there and {ours} here."
         )
+    for name in sorted(both):
+        if own[name].dtype != tensors[name].dtype:
+            raise UnusableFileError(
+                f"{path} holds a network of another precision: {name!r} is {tensors[name].dtype} there and "
+                f"{own[name].dtype} here: cast the network first."
+            )
+    anchors = tensors["anchors"]
+    if anchors.numel() and anchors.ndim < 2:
+        raise UnusableFileError(f"{path} holds anchors of shape {tuple(anchors.shape)}, which are no inputs.")
     net.load_state_dict(tensors)

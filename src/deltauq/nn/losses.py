@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 
 import torch
 from torch import Tensor, nn
@@ -36,7 +37,7 @@ def anchored_loss(
     y : tensor of shape (n, ...)
     n_anchors : int, default=1
         Anchors that every input meets in this step. The batch is repeated as often, so with several of them
-        an input may, rarely, meet its own copy.
+        an input may, rarely, meet its own copy; one copy is remembered among the stored anchors.
     consistency : float, default=0
         Weight of the variance of the outputs over these anchors: the network is asked to agree with itself.
     masked_target : {"label", "uniform"}
@@ -55,11 +56,12 @@ def anchored_loss(
         )
     if masked_target not in MASKED_TARGETS:
         raise ValueError(f"masked_target must be one of {list(MASKED_TARGETS)}, got {masked_target!r}.")
-    outputs = net(torch.cat([x] * n_anchors))
+    with _unwrapped(net).seeing_copies(n_anchors) if n_anchors > 1 else nullcontext():
+        outputs = net(torch.cat([x] * n_anchors))
     loss = criterion(outputs, torch.cat([y] * n_anchors))
     if masked_target == "uniform":
         to_uniform = -outputs.log_softmax(dim=1).mean()
-        loss = torch.where(_unwrapped(net).masked, to_uniform, loss)
+        loss = torch.where(_unwrapped(net).masked.to(loss.device), to_uniform, loss)
     if consistency:
         spread = outputs.unflatten(0, (n_anchors, -1)).var(0, correction=0).mean()
         loss = loss + consistency * spread

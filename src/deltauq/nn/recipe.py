@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
+from operator import index
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 SCHEDULES = ("constant", "steps", "linear", "cosine")
 OPTIMIZERS = ("sgd", "adam", "adamw")
+AUGMENTATIONS = ("crop-flip", None)
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,7 @@ class Recipe:
     augment : {"crop-flip"} or None
         Random crops out of a border of 4 black pixels, and mirror images.
     mask : float
-        Probability that a batch of an anchored network sees [0, X - R].
+        Probability that a batch of an anchored network sees [0, X - R]; 0 leaves it to the network's own.
     drop_last : bool
         Leave out an incomplete last batch. Several devices and CUDA graphs always do.
     precision : str
@@ -67,6 +69,12 @@ class Recipe:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        for name in ("epochs", "batch_size", "seed"):
+            object.__setattr__(self, name, _whole(name, getattr(self, name)))
+        if isinstance(self.milestones, str) or not isinstance(self.milestones, Iterable):
+            raise ValueError(f"milestones must be a tuple of epochs, got {self.milestones!r}.")
+        milestones = tuple(_whole("every milestone", milestone) for milestone in self.milestones)
+        object.__setattr__(self, "milestones", milestones)
         if self.epochs < 1 or self.batch_size < 1:
             raise ValueError(
                 f"epochs and batch_size must be at least 1, got {self.epochs} and {self.batch_size}."
@@ -75,8 +83,16 @@ class Recipe:
             raise ValueError(f"optimizer must be one of {list(OPTIMIZERS)}, got {self.optimizer!r}.")
         if self.schedule not in SCHEDULES:
             raise ValueError(f"schedule must be one of {list(SCHEDULES)}, got {self.schedule!r}.")
+        if self.augment not in AUGMENTATIONS:
+            raise ValueError(f"augment must be one of {list(AUGMENTATIONS)}, got {self.augment!r}.")
         if not 0.0 <= self.mask < 1.0:
             raise ValueError(f"mask must be a probability below 1, got {self.mask}.")
+        for name in ("lr", "gamma"):
+            if not 0.0 < getattr(self, name) < math.inf:
+                raise ValueError(f"{name} must be positive, got {getattr(self, name)}.")
+        for name in ("warmup", "weight_decay", "momentum"):
+            if not 0.0 <= getattr(self, name) < math.inf:
+                raise ValueError(f"{name} must not be negative, got {getattr(self, name)}.")
 
     def rate(self, epoch: float) -> float:
         """Return the learning rate at a point of the run, in epochs from its start."""
@@ -120,6 +136,14 @@ class Recipe:
         return kind(
             parameters, lr=rate, weight_decay=self.weight_decay, fused=fused or None, capturable=graphed
         )
+
+
+def _whole(name: str, value: Any) -> int:
+    """Return a whole number as a plain int."""
+    try:
+        return index(value)
+    except TypeError:
+        raise ValueError(f"{name} must be an integer, got {value!r}.") from None
 
 
 def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:

@@ -15,8 +15,13 @@ from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state
 
 from deltauq.nn.anchored import IN_BATCH, Anchored
+from deltauq.nn.engine import check_data, check_labels, criterion_for, keep_anchors
 from deltauq.nn.epochs import draw_order, mix
 from deltauq.nn.recipe import Recipe, set_rate
+
+
+class NotStackableError(ValueError):
+    """These networks can only be trained one by one."""
 
 
 def fit_many(
@@ -24,7 +29,7 @@ def fit_many(
     x: Tensor,
     y: Tensor,
     recipe: Recipe,
-    criterion: Callable[[Tensor, Tensor], Tensor] = nn.functional.mse_loss,
+    criterion: Callable[[Tensor, Tensor], Tensor] | None = None,
     *,
     rows: Tensor | None = None,
     seeds: Sequence[int] | None = None,
@@ -35,12 +40,14 @@ def fit_many(
     Parameters
     ----------
     nets : sequence of m Modules
-        Without batch norm, whose running statistics cannot be stacked. On one device, where x is taken too.
+        Without norms that keep running statistics, which cannot be stacked, and without masks. On one
+        device, where x is taken too.
     x, y : tensors of shape (n, ...)
     recipe : Recipe
         Precision, compilation, augmentation and channels-last are for single networks and not used here.
-    criterion : callable
-        ``criterion(outputs, targets)``, the mean over the rows of one network.
+    criterion : callable, optional
+        ``criterion(outputs, targets)``, the mean over the rows of one network. Cross-entropy for integer
+        targets, squared error otherwise.
     rows : int tensor of shape (m, r), optional
         The rows that each network is trained on; all of them by default.
     seeds : sequence of m ints, optional
@@ -51,9 +58,17 @@ def fit_many(
     -------
     losses : list of float
         Mean over networks of the loss in every epoch.
+
+    Raises
+    ------
+    NotStackableError
+        Where the networks can only be trained one by one. They are left as they were.
     """
-    if any(isinstance(layer, nn.modules.batchnorm._BatchNorm) for layer in nets[0].modules()):
-        raise ValueError("networks with batch norm cannot be trained together: train them one by one.")
+    y = check_data(x, y)
+    if criterion is None:
+        check_labels(y)
+        criterion = criterion_for(y)
+    check_stackable(nets, recipe)
     first = nets[0]
     device = next(first.parameters()).device
     x, y = x.to(device), y.to(device)
@@ -63,7 +78,10 @@ def fit_many(
     n_sources, reverse = _pairing_of(first)
     for net in nets:
         net.train()
-    params, buffers = stack_module_state(list(nets))
+    try:
+        params, buffers = stack_module_state(list(nets))
+    except RuntimeError as error:
+        raise _not_stackable(error) from error
     skeleton = copy.deepcopy(first).to("meta")
 
     def loss_of(p: dict[str, Tensor], b: dict[str, Tensor], xb: Tensor, yb: Tensor, pairs: Tensor) -> Tensor:
@@ -74,6 +92,8 @@ def fit_many(
     optimizer = recipe.make_optimizer(params.values(), graphed=False, fused=device.type == "cuda")
     rows = torch.arange(len(x)).expand(len(nets), -1) if rows is None else rows
     rows = rows.to(device)
+    if min(recipe.batch_size, rows.shape[1]) <= n_sources:
+        raise ValueError(f"batches must hold more than {n_sources} row(s), for others to be anchors.")
     member = torch.arange(len(nets), device=device)[:, None]
     history = []
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
@@ -103,8 +123,11 @@ def fit_many(
                     set_rate(optimizer, recipe.rate(epoch + step / n_steps))
                     r = rows[member, p]
                     optimizer.zero_grad(set_to_none=True)
-                    losses = losses_of(params, buffers, x[r], y[r], s)
-                    losses.sum().backward()
+                    try:
+                        losses = losses_of(params, buffers, x[r], y[r], s)
+                        losses.sum().backward()
+                    except RuntimeError as error:
+                        raise _not_stackable(error) from error
                     optimizer.step()
                     total += r.shape[1] * losses.detach().mean()
                     rows_seen += r.shape[1]
@@ -112,25 +135,45 @@ def fit_many(
             history.append(float(total) / rows_seen)
             if progress is not None:
                 progress(epoch + 1, history[-1])
-    _give_back(nets, params)
+    _give_back(nets, {**params, **buffers})
     for k, net in enumerate(nets):
-        if isinstance(net, Anchored) and not net.anchors_are_set:
-            net.set_anchors(x[rows[k]], random_state=seeds[k])
+        if isinstance(net, Anchored):
+            keep_anchors(net, x[rows[k]], seeds[k])
         net.eval()
     return history
+
+
+def check_stackable(nets: Sequence[nn.Module], recipe: Recipe) -> None:
+    """Refuse networks that have to be trained one by one, as far as that can be seen beforehand."""
+    for net in nets:
+        if any(getattr(layer, "running_mean", None) is not None for layer in net.modules()):
+            raise NotStackableError(
+                "networks with batch norm, or another norm that keeps running statistics, "
+                "cannot be trained together: train them one by one."
+            )
+        if not isinstance(net, Anchored):
+            continue
+        in_batch = isinstance(net.train_anchors, str) and net.train_anchors in IN_BATCH
+        if not in_batch or net.mask or recipe.mask:
+            raise NotStackableError("networks trained together take their anchors from the batch, unmasked.")
+
+
+def _not_stackable(error: RuntimeError) -> NotStackableError:
+    """Return what PyTorch said about stacked networks, in one line."""
+    line = str(error).partition("\n")[0].rstrip(".")
+    return NotStackableError(f"the networks cannot be trained together: {line}.")
 
 
 def _pairing_of(net: nn.Module) -> tuple[int, bool]:
     """Return how many anchors a tuple holds, 0 for a plain network, and whether batches are reversed."""
     if not isinstance(net, Anchored):
         return 0, False
-    if not (isinstance(net.train_anchors, str) and net.train_anchors in IN_BATCH) or net.mask:
-        raise ValueError("networks trained together take their anchors from the batch, unmasked.")
     return net.encoding.n_anchors, net.train_anchors == "reverse"
 
 
 @torch.no_grad()
-def _give_back(nets: Sequence[nn.Module], params: dict[str, Tensor]) -> None:
+def _give_back(nets: Sequence[nn.Module], stacked: dict[str, Tensor]) -> None:
+    """Copy what was trained into the networks, parameters and buffers."""
     for k, net in enumerate(nets):
-        for name, parameter in net.named_parameters():
-            parameter.copy_(params[name][k])
+        for name, own in [*net.named_parameters(), *net.named_buffers()]:
+            own.copy_(stacked[name][k])
