@@ -16,7 +16,7 @@ from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestClassifi
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import BayesianRidge, LinearRegression, LogisticRegression, Ridge
 from sklearn.metrics import log_loss, mean_absolute_error, roc_auc_score
-from sklearn.model_selection import GroupKFold, StratifiedKFold, TimeSeriesSplit
+from sklearn.model_selection import GroupKFold, TimeSeriesSplit
 from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
@@ -222,10 +222,19 @@ class Seen(RegressorMixin, BaseEstimator):
         return np.full(len(X), self.mean_)
 
 
-def test_words_reach_the_anchored_model():
+def test_words_reach_the_anchored_model_and_the_text():
     Seen.shapes.clear()
-    assess(Seen(), *diabetes(), cv=2, n_train_anchors=7)
+    assessment = assess(Seen(), *diabetes(), cv=2, n_train_anchors=7)
     assert set(Seen.shapes) == {(60, 10), (60 * 7, 20)}
+    assert "7 anchors a row (n_train_anchors=7); the default trains with 60." in str(assessment)
+
+
+@pytest.mark.parametrize("word", ["quick", "auto"])
+def test_the_training_anchors_told_are_those_met(word):
+    Seen.shapes.clear()
+    assessment = assess(Seen(), *diabetes(300), cv=2, n_train_anchors=word)
+    assert set(Seen.shapes) == {(120, 10), (120 * assessment.train_anchors, 20)}
+    assert (assessment.train_anchors == assessment.default_train_anchors) == (word == "auto")
 
 
 @pytest.mark.slow
@@ -360,51 +369,3 @@ except ImportError as error:
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == ["plain don't", "to_frame needs pandas: pip install pandas"]
-
-
-# -- bad input -------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ({"cv": 1}, "cv must be between 2"),
-        ({"cv": [(np.arange(90), np.arange(90, 100))]}, "at least two folds"),
-        ({"cv": StratifiedKFold(3), "n_repeats": 2}, "number of folds"),
-        ({"n_repeats": 0}, "n_repeats must be a positive integer"),
-        ({"n_anchors": "many"}, 'n_anchors must be a positive integer or "default"'),
-        ({"n_train_anchors": 0}, 'n_train_anchors must be a positive integer or "quick" or "auto"'),
-        ({"coverage": 1.0}, "coverage must lie between 0 and 1"),
-        ({"coverage": 0.99}, "99% intervals need 124 rows"),
-        ({"groups": np.zeros(150)}, "groups need a splitter"),
-    ],
-)
-def test_bad_words(words, message):
-    with pytest.raises(ValueError, match=message):
-        assess(Ridge(), *diabetes(), **words)
-
-
-def test_bad_tables():
-    X, y = diabetes()
-    with pytest.raises(TypeError, match="scikit-learn estimator"):
-        assess("forest", X, y)
-    with pytest.raises(TypeError, match="regressor or a classifier"):
-        assess(make_pipeline(StandardScaler(), SimpleImputer()), X, y)
-    with pytest.raises(ValueError, match="150 rows, but y has 149"):
-        assess(Ridge(), X, y[1:])
-    with pytest.raises(ValueError, match="Too few rows"):
-        assess(Ridge(), X[:40], y[:40])
-    with pytest.raises(ValueError, match="nothing to predict"):
-        assess(Ridge(), X, np.ones(150))
-    with pytest.raises(ValueError, match="y must be numeric"):
-        assess(Ridge(), X, np.array(["a", "b"] * 75))
-    with pytest.raises(ValueError, match="1 missing or infinite"):
-        assess(Ridge(), X, np.where(np.arange(150) == 3, np.nan, y))
-    with pytest.raises(ValueError, match=r"make_pipeline\(SimpleImputer"):
-        assess(HistGradientBoostingRegressor(), np.where(X > 0.1, np.nan, X), y)
-    with pytest.raises(ValueError, match=r"make_pipeline\(ColumnTransformer"):
-        assess(Ridge(), np.full((150, 2), "a"), y)
-    with pytest.raises(ValueError, match="one class only"):
-        assess(LogisticRegression(), X, np.zeros(150, dtype=int))
-    with pytest.raises(ValueError, match="smallest class has 2"):
-        assess(LogisticRegression(), X, np.r_[np.zeros(148, dtype=int), [1, 1]])

@@ -75,9 +75,20 @@ def test_json_is_all_that_is_printed(diabetes):
     assert len(numbers["notes"]) == 2
 
 
+@pytest.mark.parametrize(("word", "count"), [("quick", 64), ("auto", 64), ("7", 7)])
+def test_training_anchors_are_chosen_and_told(word, count, diabetes):
+    words = ("--model", "tree", "--folds", "3", "--repeats", "2", "--train-anchors", word)
+    done = run(diabetes, "--target", "y", *words)
+    assert done.stderr == ""
+    text = " ".join(done.stdout.split())
+    assert f"trained with {count} anchors a row" in text and "6 folds" in text
+    assert ("(n_train_anchors=7); the default trains with 64." in text) == (word == "7")
+
+
 def test_bad_input_gets_one_line(diabetes, tmp_path):
     assert_one_line(run(tmp_path / "no.csv", "--target", "y"), "no.csv does not exist")
     assert_one_line(run(diabetes, "--target", "y", "--max-rows", "30"), "Too few rows")
+    assert_one_line(run(diabetes, "--target", "y", "--train-anchors", "few"), "positive integer, got few")
     assert_one_line(run(diabetes, "--target", "y", "--html", tmp_path / "no" / "x.html"), "not a folder")
 
 
@@ -170,7 +181,7 @@ def test_the_task_follows_from_the_target(values, task, tmp_path):
         ("a,y\n1,\n2,\n", {}, "y is missing in every row"),
         ("a,y\n1,5\n2,5\n", {}, "y is 5 in every row"),
         ("a,b\n1,5\n2,6\n", {"target": "zzz"}, "the columns are a, b"),
-        ("age,Sex,y\n1,5,1\n2,6,3\n", {"target": "sexx"}, "no column sexx: did you mean Sex?"),
+        ("age,Sex,y\n1,5,1\n2,6,3\n", {"target": "sexx"}, 'no column "sexx": did you mean "Sex"'),
         ("a,y\n1,u\n2,v\n3,u\n", {"task": "regression"}, "y is not numeric"),
         ("a,y\n1,u\n2,v\n3,w\n", {}, "3 classes in 3 rows"),
         ("a,y\n1,1.5\n1,2.5\n", {}, "no columns left"),

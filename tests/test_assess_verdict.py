@@ -130,12 +130,55 @@ def test_an_equal_rival_that_costs_more_is_no_reason_against():
     assert_advice(cheap, Advice.DONT, "ensemble", "as well", "use an ensemble of 3")
 
 
-def test_a_rival_without_a_ranking_of_its_own_is_left_out():
-    # Not clearly below the anchored ranking, but not clearly above none either.
-    measures = regression(
-        anchored=regressor(10.0, 0.3), center=regressor(10.0, 0.3), ensemble=regressor(10.0, 0.2, noise=0.5)
+def test_a_tie_goes_to_the_cheaper_rival_even_if_it_does_not_beat_the_plain_model():
+    ours = {"anchored": regressor(10.0, 0.19, seconds=0.16), "center": regressor(10.0, 0.19, seconds=0.17)}
+    cheap = regression(**ours, ensemble=regressor(10.0, 0.13, seconds=0.011, noise=0.3))
+    assert_advice(
+        cheap, Advice.DONT, "ensemble", "as well within the noise of 5 folds (", "0.13 against 0.19", "1/1"
     )
-    assert_advice(measures, Advice.ANCHORING, "anchored")
+    # As dear, and with the smaller mean: no reason against.
+    level = regression(**ours, ensemble=regressor(10.0, 0.13, seconds=0.15, noise=0.3))
+    assert_advice(
+        level, Advice.ANCHORING, "anchored", "as well as an ensemble of 3 within the noise of 5 folds"
+    )
+    # Of no use, whatever it costs.
+    useless = regression(**ours, ensemble=regressor(10.0, 0.08, seconds=0.011, noise=0.3))
+    assert_advice(useless, Advice.ANCHORING, "anchored")
+
+
+def test_accuracy_is_a_reason_that_a_rival_without_it_does_not_take_away():
+    ours = {"anchored": regressor(9.0, 0.19, seconds=5.0), "center": regressor(10.0, 0.19, seconds=5.0)}
+    noisy = regressor(9.4, 0.2, seconds=0.1, noise=0.3)
+    assert_advice(regression(**ours, ensemble=noisy), Advice.ANCHORING, "anchored", "predicts better")
+    as_good = regressor(9.0, 0.2, seconds=0.1)
+    assert_advice(regression(**ours, ensemble=as_good), Advice.DONT, "ensemble")
+
+
+def test_the_best_ranking_rival_is_named():
+    measures = regression(
+        anchored=regressor(10.0, 0.5),
+        center=regressor(10.0, 0.5),
+        tree_spread=regressor(10.0, 0.3),
+        ensemble=regressor(10.0, 0.4, noise=0.2, seconds=3.0),
+    )
+    assert_advice(measures, Advice.ANCHORING, "anchored", "as an ensemble of 3", "0.50 against 0.40")
+
+
+@pytest.mark.parametrize(("seconds", "advice"), [(1.0, Advice.ANCHORING), (0.6, Advice.DONT)])
+def test_costs_that_differ_little_decide_nothing(seconds, advice):
+    measures = regression(
+        anchored=regressor(10.0, 0.5, seconds=1.2),
+        center=regressor(10.0, 0.5, seconds=1.2),
+        ensemble=regressor(10.0, 0.48, seconds=seconds),
+    )
+    assert decide(measures).advice is advice
+
+
+def test_a_lower_error_within_the_noise_asks_for_more_folds():
+    measures = regression(anchored=regressor(8.0, 0.01, noise=0.5), center=regressor(10.0, 0.01))
+    assert_advice(measures, Advice.DONT, "plain", "within the noise of 5 folds", "n_repeats=5")
+    higher = regression(anchored=regressor(12.0, 0.01, noise=0.5), center=regressor(10.0, 0.01))
+    assert "n_repeats" not in decide(higher).sentence
 
 
 def test_of_equal_rivals_the_cheapest_is_named():
@@ -212,7 +255,36 @@ def test_classes_where_the_plain_model_knows_as_much():
 def test_a_classifier_without_mistakes_is_left_alone():
     perfect = classifier(1.0, 0.01, np.nan, np.nan, noise=0.0)
     measures = classification(plain=perfect, anchored=perfect, center=perfect)
-    assert_advice(measures, Advice.DONT, "plain", "the same for every row")
+    assert_advice(measures, Advice.DONT, "plain", "no mistakes to find")
+
+
+def test_folds_of_one_row_cannot_measure_a_ranking():
+    ours = regressor(10.0, None)
+    scores = {"plain": regressor(10.0, None, seconds=0.1), "anchored": ours, "center": ours}
+    measures = Measures("regression", scores, overlap=0.25, rows_per_fold=1.0)
+    assert_advice(measures, Advice.DONT, "plain", "folds of one row")
+
+
+def test_a_gain_in_accuracy_with_the_same_sigma_everywhere():
+    measures = regression(anchored=regressor(8.0, None), center=regressor(10.0, None))
+    assert_advice(measures, Advice.ANCHORING, "anchored", "but σ is the same for every row")
+    assert "nan" not in decide(measures).sentence
+
+
+@given(st.data())
+def test_no_sentence_has_a_number_that_is_none(data):
+    def values(low, high):
+        return np.array(data.draw(st.lists(st.floats(low, high) | st.just(np.nan), min_size=4, max_size=4)))
+
+    def drawn():
+        method = classifier(0.9, 0.3, 0.7)
+        for name in ("log_loss", "auroc_spread", "auroc_confidence"):
+            method[name] = values(0.0, 1.0)
+        method["accuracy"] = np.array(data.draw(st.lists(st.floats(0, 1), min_size=4, max_size=4)))
+        return method
+
+    names = ("plain", "anchored", "center", "ensemble")
+    assert "nan" not in decide(classification(**{name: drawn() for name in names})).sentence
 
 
 @given(st.lists(st.floats(-1, 1), min_size=2, max_size=20), st.floats(0, 0.1))

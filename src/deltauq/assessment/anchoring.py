@@ -5,6 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+from sklearn.base import BaseEstimator
+
+from deltauq.estimators._bases import max_pairs, trains_by_epochs
+from deltauq.estimators._pairing import count_train_anchors
+
 QUICK_PAIRS = 10_000
 MIN_TRAIN_ANCHORS = 20
 
@@ -35,3 +40,14 @@ class Anchoring:
         """Return the arguments for `AnchoredRegressor` or `AnchoredClassifier`."""
         words: dict[str, Any] = {"n_train_anchors": self.n_train_anchors}
         return words if self.n_anchors == "default" else {**words, "n_anchors": self.n_anchors}
+
+    def count_for(self, model: BaseEstimator, n: int) -> int:
+        """Return how many training anchors each of n rows meets, or may meet where epochs draw them anew."""
+        wanted = self.for_rows(n).n_train_anchors
+        if wanted != "auto":
+            return min(n, int(wanted))
+        if trains_by_epochs(model):
+            return n
+        most = max_pairs(model)
+        count = count_train_anchors(n, "auto")
+        return count if most is None else max(1, min(count, most // n))

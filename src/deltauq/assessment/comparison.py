@@ -13,6 +13,9 @@ RANK_MARGIN = 0.05
 USEFUL_RANK = 0.1
 """A ranking below this is of no use, whatever it is compared with."""
 
+COST_FACTOR = 1.5
+"""Costs closer than this are equal: seconds are noisy."""
+
 
 def ranks_better(measures: Measures, a: str, b: str) -> bool:
     """Tell whether method `a` ranks its errors better than `b` ranks its own."""
@@ -36,6 +39,11 @@ def has_larger(measures: Measures, name: str, a: str, b: str) -> bool:
     plain = measures.errors("plain", name)
     unit = float(np.mean(plain[np.isfinite(plain)])) if np.any(np.isfinite(plain)) else 0.0
     return measures.exceeds(measures.errors(a, name) - measures.errors(b, name), ERROR_MARGIN * unit)
+
+
+def is_cheaper(measures: Measures, a: str, b: str) -> bool:
+    """Tell whether method `a` costs clearly less than `b`."""
+    return COST_FACTOR * measures.cost(a) < measures.cost(b)
 
 
 def best_ranking(measures: Measures, methods: list[str]) -> str:

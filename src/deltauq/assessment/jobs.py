@@ -144,7 +144,8 @@ def measure(
         for method, by_name in scores.items()
     }
     n_train = sum(len(split.fit) + len(split.held) for split in splits)
-    return Measures(task.name, arrays, sum(len(split.test) for split in splits) / n_train, level), answers
+    n_test = sum(len(split.test) for split in splits)
+    return Measures(task.name, arrays, n_test / n_train, level, n_test / len(splits)), answers
 
 
 def as_numbers(X: Any) -> np.ndarray:

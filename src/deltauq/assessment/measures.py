@@ -40,12 +40,19 @@ class Measures:
         Test rows over training rows of a fold.
     level : float
         The nominal coverage.
+    rows_per_fold : float
+        The mean number of test rows.
     """
 
     task: str
     scores: Mapping[str, Mapping[str, np.ndarray]]
     overlap: float
     level: float = 0.9
+    rows_per_fold: float = np.inf
+
+    def rivals(self) -> list[str]:
+        """Return the methods that compete with the anchored ones."""
+        return [name for name in RIVALS if name in self.scores]
 
     def mean(self, method: str, name: str) -> float:
         """Return a measure's mean over the folds that have it; NaN where none has.
@@ -94,7 +101,7 @@ class Measures:
         return float(np.mean(values)) if len(values) > 0 else 0.0
 
     def has_ranking(self, method: str) -> bool:
-        """Tell whether a method has an uncertainty that differs between rows."""
+        """Tell whether it was measured in any fold how well a method ranks its errors."""
         return bool(np.any(np.isfinite(self.scores[method][self.rank_name(method)])))
 
     def cost(self, method: str) -> float:

@@ -16,11 +16,13 @@ RULE = (
     "A difference counts when, paired over the folds, it is larger than its standard error by Student's "
     "95 % quantile (with Nadeau and Bengio's correction for shared training rows) and larger than 1 % of the "
     "plain model's error, or 0.05 in ranking, where no ranking below 0.1 counts as better. Everything else "
-    "is a tie, and ties go to what takes less time.",
-    "A method wins over another when it ranks its errors better, or ranks them no worse and either errs less "
-    "or takes less time. Use anchoring when it errs no more than the plain model, and wins over it and over "
-    'every rival. Otherwise use it for σ only (`center="estimator"`) when that wins over them all. '
-    "Otherwise don't.",
+    "is a tie; of times, a factor below 1.5.",
+    "A method gains when it ranks its errors better than the plain model, or no worse and errs less. A "
+    "rival stands in the way of anchoring when it ranks better; where rankings tie, when it errs less; where "
+    "errors tie as well, when it takes less time or, in the same time, has the larger mean ranking. "
+    "Anchoring that errs less than the plain model yields to no rival that does not. Use anchoring when it "
+    "errs no more than the plain model, gains, and no rival stands in the way. Otherwise use it for σ only "
+    '(`center="estimator"`) when that gains and no rival stands in its way. Otherwise don\'t.',
 )
 
 
@@ -184,10 +186,7 @@ def _joined(assessment: Assessment, method: str) -> tuple[np.ndarray, np.ndarray
 
 
 def _protocol(assessment: Assessment) -> str:
-    fits = (
-        "Every method was fitted to the training part of every fold and asked about its test part. The "
-        "anchored methods met fewer training anchors than they do by default, unless told otherwise."
-    )
+    fits = "Every method was fitted to the training part of every fold and asked about its test part."
     if assessment.task == "classification":
         return fits
     return (

@@ -15,9 +15,9 @@ from deltauq.assessment.verdict import Verdict, decide
 
 LEGENDS = {
     "regression": (
-        "rank: Spearman's correlation of σ with |error|, a dash where σ is the same for every row. raw: "
-        "share of targets in intervals as they come. cal., width: the same, and their mean width, with σ "
-        "scaled on rows left out. Means over folds; of times, medians."
+        "rank: Spearman's correlation of σ with |error|, a dash where there is none, as where σ is the same "
+        "for every row. raw: share of targets in intervals as they come. cal., width: the same, and their "
+        "mean width, with σ scaled on rows left out. Means over folds; of times, medians."
     ),
     "classification": (
         "ECE: how far confidence is from accuracy. AUROC: how well mistakes are told from the rest by the "
@@ -47,6 +47,8 @@ class Assessment:
         The advice: `verdict.advice`, `verdict.method` and `verdict.sentence`.
     seconds : float
         What the comparison took.
+    train_anchors, default_train_anchors : int
+        How many anchors a row met in training, and how many it would meet by default.
     """
 
     estimator: str
@@ -56,6 +58,8 @@ class Assessment:
     answers: dict[str, list[Any]]
     verdict: Verdict
     seconds: float
+    train_anchors: int
+    default_train_anchors: int
 
     @property
     def task(self) -> str:
@@ -100,6 +104,8 @@ class Assessment:
             "rows": self.n_rows,
             "folds": len(self.targets),
             "coverage": self.measures.level,
+            "train_anchors": self.train_anchors,
+            "default_train_anchors": self.default_train_anchors,
             "verdict": {
                 "advice": str(self.verdict.advice),
                 "method": self.verdict.method,
@@ -129,8 +135,12 @@ class Assessment:
         return "plain, one width" if (method, self.task) == ("plain", "regression") else LABELS[method]
 
     def legend(self) -> str:
-        """Return what the columns mean."""
-        return LEGENDS[self.task]
+        """Return what the columns mean, and how the anchored methods were trained."""
+        m, default = self.train_anchors, self.default_train_anchors
+        trained = f"The anchored methods were trained with {m:,} anchors a row"
+        if m != default:
+            trained += f" (n_train_anchors={m}); the default trains with {default:,}"
+        return f"{LEGENDS[self.task]} {trained}."
 
     def rescaled(self, unit: float) -> Assessment:
         """Return the assessment of a regression as it would be for targets ``unit`` times as large."""

@@ -11,6 +11,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, is_classifier, is_regressor
 from sklearn.pipeline import Pipeline
 from sklearn.utils import column_or_1d
+from sklearn.utils._missing import is_pandas_na, is_scalar_nan
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _num_samples
 
@@ -114,10 +115,12 @@ def assess(
         rng=rng,
     )
     _check_rows(task, splits)
-    problem = Problem(task, preprocessing, model, X, target, Anchoring(n_anchors, n_train_anchors))
+    anchoring = Anchoring(n_anchors, n_train_anchors)
+    problem = Problem(task, preprocessing, model, X, target, anchoring)
     seeds = rng.integers(2**31, size=len(splits))
     outcomes = run(problem, splits, seeds.tolist(), n_jobs, _as_tick(progress))
     measures, answers = measure(task, splits, target, outcomes, coverage)
+    n_fit = int(np.median([len(split.fit) for split in splits]))
     return Assessment(
         estimator=type(model).__name__,
         n_rows=len(target),
@@ -126,6 +129,8 @@ def assess(
         answers=answers,
         verdict=decide(measures),
         seconds=time.perf_counter() - start,
+        train_anchors=anchoring.count_for(model, n_fit),
+        default_train_anchors=Anchoring(n_train_anchors="auto").count_for(model, n_fit),
     )
 
 
@@ -164,6 +169,9 @@ def _read_task(model: BaseEstimator, y: Any, coverage: float) -> tuple[Task, np.
     """Return the task and the targets: floats, or class numbers."""
     y = column_or_1d(y)
     if is_classifier(model):
+        missing = sum(map(_is_missing, y.tolist()))
+        if missing > 0:
+            raise ValueError(f"y has {missing} missing value(s): leave these rows out.")
         check_classification_targets(y)
         classes, numbers = np.unique(y, return_inverse=True)
         if len(classes) < 2:
@@ -178,6 +186,10 @@ def _read_task(model: BaseEstimator, y: Any, coverage: float) -> tuple[Task, np.
     if np.ptp(y) == 0:
         raise ValueError(f"y is {y[0]:g} in every row: there is nothing to predict.")
     return Regression(coverage), y
+
+
+def _is_missing(label: Any) -> bool:
+    return label is None or is_pandas_na(label) or is_scalar_nan(label)
 
 
 def _check_rows(task: Task, splits: list[Split]) -> None:

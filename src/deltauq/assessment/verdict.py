@@ -6,8 +6,15 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from deltauq.assessment import words
-from deltauq.assessment.comparison import best_ranking, errs_less, errs_more, ranks_better
-from deltauq.assessment.measures import RIVALS, Measures
+from deltauq.assessment.comparison import (
+    USEFUL_RANK,
+    best_ranking,
+    errs_less,
+    errs_more,
+    is_cheaper,
+    ranks_better,
+)
+from deltauq.assessment.measures import Measures
 
 
 class Advice(StrEnum):
@@ -48,14 +55,17 @@ def decide(measures: Measures) -> Verdict:
     to be better than anything. Everything else is a tie. Errors are MAE and RMSE, or error rate and log
     loss: to err more is more of either, to err less is less of one and more of none.
 
-    One method *wins* over another when it ranks its errors better; or ranks them no worse and errs less, or
-    ranks them no worse and takes less time. (Nothing takes less time than the plain model.) A rival that
-    does not win over the plain model is no alternative and is left out. Then:
+    A method *gains* when it ranks its errors better than the plain model ranks its own; or ranks them no
+    worse and errs less. A rival with a ranking of at least 0.1, or with a gain, *stands in the way* of
+    anchoring when it ranks its errors better; where the rankings tie, when it errs less; where the errors
+    tie as well, when it takes less than two thirds of the time, or about the same time and has the larger
+    mean ranking. Anchoring that errs less than the plain model yields to no rival that does not. Then:
 
-    1. **Use anchoring** when it errs no more than the plain model, and wins over it and over every rival.
-    2. Otherwise **use it for σ only** (``center="estimator"``) when that wins over them all.
-    3. Otherwise **don't**: use the cheapest of the rivals that stand in the way, if their rankings tie; the
-       one that ranks best, if not; the plain model where there is none.
+    1. **Use anchoring** when it errs no more than the plain model, gains, and no rival stands in the way.
+    2. Otherwise **use it for σ only** (``center="estimator"``) when that gains and nothing stands in its way.
+    3. Otherwise **don't**: use one of the rivals that stand in the way of a gain, or that gain where
+       anchoring does not: the one that ranks best or, of those whose rankings tie with it, the cheapest. Use
+       the plain model where there is none.
 
     Parameters
     ----------
@@ -66,29 +76,49 @@ def decide(measures: Measures) -> Verdict:
     -------
     verdict : Verdict
     """
-    rivals = [name for name in RIVALS if name in measures.scores and _wins(measures, name, "plain")]
-    others = ["plain", *rivals]
     keeps_accuracy = not errs_more(measures, "anchored", "plain")
-    if keeps_accuracy and all(_wins(measures, "anchored", other) for other in others):
-        return Verdict(Advice.ANCHORING, "anchored", words.use_it(measures, rivals))
-    if all(_wins(measures, "center", other) for other in others):
-        return Verdict(Advice.SIGMA_ONLY, "center", words.use_sigma(measures, rivals))
+    if keeps_accuracy and _gains(measures, "anchored") and not _in_the_way(measures, "anchored"):
+        return Verdict(Advice.ANCHORING, "anchored", words.use_it(measures))
+    if _gains(measures, "center") and not _in_the_way(measures, "center"):
+        return Verdict(Advice.SIGMA_ONLY, "center", words.use_sigma(measures))
     ours = "anchored" if keeps_accuracy else "center"
-    in_the_way = [name for name in rivals if not _wins(measures, ours, name)]
-    instead = _cheapest_of_the_best(measures, in_the_way or rivals or ["plain"])
+    rivals = _in_the_way(measures, ours) if _gains(measures, ours) else measures.rivals()
+    proven = [name for name in rivals if _gains(measures, name)]
+    if not proven and not _gains(measures, ours):
+        rivals = ["plain"]
+    instead = _cheapest_of_the_best(measures, proven or rivals)
     return Verdict(Advice.DONT, instead, words.use_not(measures, ours, instead))
 
 
-def _wins(measures: Measures, a: str, b: str) -> bool:
-    """Tell whether method `a` is worth having next to `b`."""
-    if ranks_better(measures, a, b):
+def _gains(measures: Measures, method: str) -> bool:
+    """Tell whether a method is worth having next to the plain model."""
+    if ranks_better(measures, method, "plain"):
         return True
-    if ranks_better(measures, b, a):
+    return not ranks_better(measures, "plain", method) and errs_less(measures, method, "plain")
+
+
+def _in_the_way(measures: Measures, ours: str) -> list[str]:
+    """Return the rivals that make one of the anchored methods needless."""
+    return [name for name in measures.rivals() if _stands_in_the_way(measures, name, ours)]
+
+
+def _stands_in_the_way(measures: Measures, rival: str, ours: str) -> bool:
+    if measures.mean_rank(rival) < USEFUL_RANK and not _gains(measures, rival):
         return False
-    return errs_less(measures, a, b) or (b != "plain" and measures.cost(a) < measures.cost(b))
+    for is_better in (ranks_better, errs_less):
+        if is_better(measures, ours, rival):
+            return False
+        if is_better(measures, rival, ours):
+            return True
+    if errs_less(measures, ours, "plain") and not errs_less(measures, rival, "plain"):
+        return False
+    if is_cheaper(measures, ours, rival):
+        return False
+    return is_cheaper(measures, rival, ours) or measures.mean_rank(rival) > measures.mean_rank(ours)
 
 
 def _cheapest_of_the_best(measures: Measures, methods: list[str]) -> str:
     best = best_ranking(measures, methods)
     level = [name for name in methods if not ranks_better(measures, best, name)]
-    return min(level, key=measures.cost)
+    cheapest = min(level, key=measures.cost)
+    return cheapest if is_cheaper(measures, cheapest, best) else best

@@ -43,6 +43,14 @@ def register(app: Any) -> None:
         ] = ModelWord.forest,
         task: Annotated[TaskWord, typer.Option(help="What kind of target it is.")] = TaskWord.auto,
         folds: Annotated[int, typer.Option(min=2, help="Folds.")] = 5,
+        repeats: Annotated[int, typer.Option(min=1, help="How often the folds are drawn (n_repeats).")] = 1,
+        train_anchors: Annotated[
+            str,
+            typer.Option(
+                metavar="quick|auto|INT",
+                help="Training anchors a row: auto is the library's default, quick about a tenth.",
+            ),
+        ] = "quick",
         html: Annotated[Path | None, typer.Option(help="Also write a page with figures.")] = None,
         as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as JSON.")] = False,
         max_rows: Annotated[int, typer.Option(min=1, help="Use no more rows.")] = MAX_ROWS,
@@ -53,8 +61,15 @@ def register(app: Any) -> None:
         if html is not None:
             check_writable(html)
             import_module("plotly")
+        words = {
+            "cv": folds,
+            "n_repeats": repeats,
+            "n_train_anchors": read_train_anchors(train_anchors),
+            "n_jobs": jobs,
+            "random_state": seed,
+        }
         table = load_table(file, target, task.value, max_rows, seed)
-        found = run_assess(table, model, folds=folds, jobs=jobs, seed=seed)
+        found = run_assess(table, model, words)
         if html is not None:
             with complaint_about(html):
                 found.save_html(html, f"{target} of {file.name}, {model.value}")
@@ -68,14 +83,24 @@ def register(app: Any) -> None:
             print(f"Page: {html.resolve()}")
 
 
-def run_assess(table: UserTable, word: ModelWord, *, folds: int, jobs: int, seed: int) -> "Assessment":
+def read_train_anchors(word: str) -> int | str:
+    """Return what `--train-anchors` means, or refuse it."""
+    if word in ("quick", "auto"):
+        return word
+    if not (word.isdecimal() and int(word) >= 1):
+        raise BadInput(f"--train-anchors must be quick, auto or a positive integer, got {word}")
+    return int(word)
+
+
+def run_assess(table: UserTable, word: ModelWord, words: dict[str, Any]) -> "Assessment":
     """Compare the methods on a table, with a progress bar.
 
     Parameters
     ----------
     table : UserTable
     word : ModelWord
-    folds, jobs, seed : int
+    words : dict
+        Further arguments for `assess`.
 
     Returns
     -------
@@ -96,15 +121,7 @@ def run_assess(table: UserTable, word: ModelWord, *, folds: int, jobs: int, seed
         # Of categories that a fold has not met, and of networks that might have gained by more epochs.
         warnings.simplefilter("ignore")
         try:
-            found = assess(
-                build_model(word, table),
-                table.X,
-                y,
-                cv=folds,
-                n_jobs=jobs,
-                random_state=seed,
-                progress=tick,
-            )
+            found = assess(build_model(word, table), table.X, y, progress=tick, **words)
         except ValueError as error:
             raise BadInput(str(error)) from error
     return found.rescaled(unit) if table.task == "regression" else found

@@ -1,0 +1,101 @@
+"""What `assess` refuses, and folds in which little can be measured."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.datasets import load_diabetes
+from sklearn.ensemble import ExtraTreesRegressor, HistGradientBoostingRegressor
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.model_selection import LeaveOneOut, StratifiedKFold
+from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from deltauq import assess
+from deltauq.assessment import Advice
+
+
+def diabetes(n=150):
+    X, y = load_diabetes(return_X_y=True)
+    return X[:n], y[:n]
+
+
+# -- bad input -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ({"cv": 1}, "cv must be between 2"),
+        ({"cv": [(np.arange(90), np.arange(90, 100))]}, "at least two folds"),
+        ({"cv": StratifiedKFold(3), "n_repeats": 2}, "number of folds"),
+        ({"n_repeats": 0}, "n_repeats must be a positive integer"),
+        ({"n_anchors": "many"}, 'n_anchors must be a positive integer or "default"'),
+        ({"n_train_anchors": 0}, 'n_train_anchors must be a positive integer or "quick" or "auto"'),
+        ({"coverage": 1.0}, "coverage must lie between 0 and 1"),
+        ({"coverage": 0.99}, "99% intervals need 124 rows"),
+        ({"groups": np.zeros(150)}, "groups need a splitter"),
+    ],
+)
+def test_bad_words(words, message):
+    with pytest.raises(ValueError, match=message):
+        assess(Ridge(), *diabetes(), **words)
+
+
+def test_bad_tables():
+    X, y = diabetes()
+    with pytest.raises(TypeError, match="scikit-learn estimator"):
+        assess("forest", X, y)
+    with pytest.raises(TypeError, match="regressor or a classifier"):
+        assess(make_pipeline(StandardScaler(), SimpleImputer()), X, y)
+    with pytest.raises(ValueError, match="150 rows, but y has 149"):
+        assess(Ridge(), X, y[1:])
+    with pytest.raises(ValueError, match="Too few rows"):
+        assess(Ridge(), X[:40], y[:40])
+    with pytest.raises(ValueError, match="nothing to predict"):
+        assess(Ridge(), X, np.ones(150))
+    with pytest.raises(ValueError, match="y must be numeric"):
+        assess(Ridge(), X, np.array(["a", "b"] * 75))
+    with pytest.raises(ValueError, match="1 missing or infinite"):
+        assess(Ridge(), X, np.where(np.arange(150) == 3, np.nan, y))
+    with pytest.raises(ValueError, match=r"make_pipeline\(SimpleImputer"):
+        assess(HistGradientBoostingRegressor(), np.where(X > 0.1, np.nan, X), y)
+    with pytest.raises(ValueError, match=r"make_pipeline\(ColumnTransformer"):
+        assess(Ridge(), np.full((150, 2), "a"), y)
+    with pytest.raises(ValueError, match="one class only"):
+        assess(LogisticRegression(), X, np.zeros(150, dtype=int))
+    with pytest.raises(ValueError, match="smallest class has 2"):
+        assess(LogisticRegression(), X, np.r_[np.zeros(148, dtype=int), [1, 1]])
+
+
+@pytest.mark.parametrize("gap", [None, np.nan, pd.NA])
+def test_a_class_that_is_missing_is_refused(gap):
+    X, y = diabetes()
+    labels = np.where(y > 140, "high", "low").astype(object)
+    labels[3] = gap
+    with pytest.raises(ValueError, match=r"y has 1 missing value\(s\)"):
+        assess(LogisticRegression(), X, labels)
+
+
+# -- little to measure -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("model", [KNeighborsRegressor(), KNeighborsClassifier()])
+def test_folds_of_one_row_are_not_blamed_on_sigma(model):
+    X, y = diabetes(60)
+    target = y if isinstance(model, KNeighborsRegressor) else y > 140
+    sentence = assess(model, X, target, cv=LeaveOneOut(), n_train_anchors=3, coverage=0.8).verdict.sentence
+    assert "folds of one row" in sentence and "nan" not in sentence
+
+
+def test_a_model_without_mistakes():
+    X = np.r_[np.zeros((20, 2)), np.ones((20, 2))] + np.random.default_rng(0).normal(0, 0.01, (40, 2))
+    assessment = assess(KNeighborsClassifier(), X, np.arange(40) // 20, cv=2)
+    assert "no mistakes to find" in assessment.verdict.sentence
+
+
+def test_few_trees_whose_rivals_cost_less_and_rank_within_the_noise():
+    verdict = assess(ExtraTreesRegressor(5), *diabetes(200)).verdict
+    assert verdict.advice is Advice.DONT
+    assert "within the noise of 5 folds" in verdict.sentence and "n_repeats" in verdict.sentence

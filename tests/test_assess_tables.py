@@ -1,0 +1,120 @@
+"""How `deltauq assess` reads tables of every make: names, commas, dates, decimals, pipes."""
+
+import datetime
+import decimal
+import gzip
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from deltauq.cli.complaints import BadInput
+from deltauq.cli.tables import load_table
+
+
+def load(file, target="y", task="auto", max_rows=1000, seed=0):
+    return load_table(file, target, task, max_rows, seed)
+
+
+def written(tmp_path, text):
+    file = tmp_path / "x.csv"
+    file.write_text(text, encoding="utf-8")
+    return file
+
+
+@pytest.mark.parametrize("header", ["a,y,y", "a,y, y", "y,a,y"])
+def test_a_second_target_is_refused_and_does_not_leak(header, tmp_path):
+    with pytest.raises(BadInput, match="y names 2 columns"):
+        load(written(tmp_path, f"{header}\n1,2.5,2.5\n2,3.5,3.5\n"))
+
+
+def test_other_columns_of_one_name_are_numbered(tmp_path):
+    table = load(written(tmp_path, "a,a,a.1,y\n1,5,8,2.5\n2,6,9,3.5\n"))
+    assert table.X.to_dict("list") == {"a": [1, 2], "a.2": [5, 6], "a.1": [8, 9]}
+    assert table.notes[0] == "Columns that share a name were numbered: a."
+
+
+def test_decimal_commas_next_to_dates_and_points(tmp_path):
+    text = "day;place;a;b;y\n01.02.2024;u;1,5;0.5;2,25\n02.02.2024;u;-2;0.6;3,5e1\n01.02.2024;v;;0.7;1,0\n"
+    table = load(written(tmp_path, text))
+    assert table.y.tolist() == [2.25, 35.0, 1.0]
+    np.testing.assert_array_equal(table.X.a, [1.5, -2.0, np.nan])
+    assert table.X.b.tolist() == [0.5, 0.6, 0.7]
+
+
+def test_pairs_in_words_are_no_numbers(tmp_path):
+    table = load(written(tmp_path, "a;b;y\n1,5;u;1.5\n1,5;v;2.5\nx;u;3.5\nx;u;4.5\n"))
+    assert table.X.a.tolist() == ["1,5", "1,5", "x", "x"]
+
+
+def test_a_header_alone_has_no_rows_whatever_the_delimiter(tmp_path):
+    with pytest.raises(BadInput, match="has no rows"):
+        load(written(tmp_path, "a;b;y\n"))
+
+
+def test_lists_and_records_are_left_out(tmp_path):
+    file = tmp_path / "x.parquet"
+    lists, records = [[1], [2, 3], []], [{"k": 1}, {"k": 2}, {"k": 3}]
+    pd.DataFrame({"a": [1, 2, 3], "l": lists, "r": records, "y": [1.5, 2.5, 3.5]}).to_parquet(file)
+    table = load(file)
+    assert list(table.X.columns) == ["a"]
+    assert table.notes[-1] == "Columns left out: l (lists or records), r (lists or records)."
+    with pytest.raises(BadInput, match="l holds lists"):
+        load(file, target="l")
+
+
+def test_decimals_dates_and_spans_become_numbers(tmp_path):
+    file = tmp_path / "x.parquet"
+    days = [datetime.date(2024, 1, 1), None, datetime.date(2024, 1, 4)]
+    spans = pd.to_timedelta([1.0, 0.5, 2.0], unit="D")
+    prices = [decimal.Decimal("1.50"), decimal.Decimal("2.25"), decimal.Decimal("9.00")]
+    costs = [decimal.Decimal("0.10"), None, decimal.Decimal("0.30")]
+    pd.DataFrame({"day": days, "span": spans, "cost": costs, "y": prices}).to_parquet(file)
+    table = load(file)
+    assert (table.task, table.y.tolist()) == ("regression", [1.5, 2.25, 9.0])
+    np.testing.assert_array_equal(table.X.day, [0.0, np.nan, 3.0])
+    assert table.X.span.tolist() == [1.0, 0.5, 2.0]
+    np.testing.assert_array_equal(table.X.cost, [0.1, np.nan, 0.3])
+    assert table.notes[-1] == "Dates and times were taken as numbers of days: day, span."
+
+
+def test_iso_dates_in_writing_become_days(tmp_path):
+    text = "day,at,odd,y\n2024-01-01,2024-01-01T12:00,2024-06-31,1.5\n,2024-01-02 00:00:00Z,2024-06-31,2.5\n"
+    text += "2024-03-01,2024-01-01T00:00+01:00,2024-06-30,3.5\n2024-01-02,,2024-06-30,4.5\n"
+    table = load(written(tmp_path, text))
+    np.testing.assert_allclose(table.X.day, [0.0, np.nan, 60.0, 1.0])
+    np.testing.assert_allclose(table.X["at"], [13 / 24, 25 / 24, 0.0, np.nan])
+    assert table.X.odd.tolist() == ["2024-06-31"] * 2 + ["2024-06-30"] * 2
+    assert "day, at." in table.notes[-1]
+
+
+def test_a_pipe_is_read_once():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(120, 3)), columns=["a", "b", "y"])
+    command = [
+        sys.executable,
+        "-m",
+        "deltauq.cli",
+        "assess",
+        "/dev/stdin",
+        "--target",
+        "y",
+        "--model",
+        "linear",
+    ]
+    done = subprocess.run(
+        command, input=frame.to_csv(index=False), capture_output=True, text=True, timeout=240
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "Ridge, regression: 120 rows" in done.stdout
+
+
+def test_a_damaged_packed_file_gets_one_line(tmp_path):
+    file = tmp_path / "x.csv.gz"
+    packed = bytearray(gzip.compress(b"a,y\n" + b"1,2\n" * 500))
+    packed[12:20] = b"\xff" * 8
+    file.write_bytes(bytes(packed))
+    with pytest.raises(BadInput, match="cannot read"):
+        load(file)
