@@ -15,7 +15,6 @@ from gpytorch.mlls import ExactMarginalLogLikelihood
 from torch import Tensor, nn
 
 from deltauq.baselines import DeepEnsemble, DEUPNetwork, MCDropout
-from deltauq.baselines._network import SampledBaseline
 from deltauq.baselines.deup_network import expected_square
 from deltauq.bo._surrogate import SampledSurrogate, Surrogate
 from deltauq.bo.anchored import PAPER_NETWORK, PAPER_RECIPE, MakeNetwork, require_maker
@@ -23,7 +22,17 @@ from deltauq.bo.posteriors import independent
 from deltauq.nn.recipe import Recipe
 
 
-class DropoutSurrogate(SampledSurrogate):
+class _OfBaseline(SampledSurrogate):
+    """A surrogate whose functions are those of a sampled baseline."""
+
+    baseline: Any
+
+    def _values(self, x: Tensor) -> Tensor:
+        """Return the values of the functions, of shape (K, n, m), with gradients to x of shape (n, d)."""
+        return torch.stack([function(x) for function in self.baseline._functions()])
+
+
+class DropoutSurrogate(_OfBaseline):
     """MC dropout: K masks of one network are K functions.
 
     Parameters
@@ -59,11 +68,8 @@ class DropoutSurrogate(SampledSurrogate):
         self.baseline.fit(x, y, self.recipe)
         self.net = self.baseline.network_.to(x.device)
 
-    def _values(self, x: Tensor) -> Tensor:
-        return values_of(self.baseline, x)
 
-
-class EnsembleSurrogate(SampledSurrogate):
+class EnsembleSurrogate(_OfBaseline):
     """A deep ensemble: M networks are M functions, trained at once.
 
     Parameters
@@ -96,9 +102,6 @@ class EnsembleSurrogate(SampledSurrogate):
     def _train(self, x: Tensor, y: Tensor) -> None:
         self.baseline.fit(x, y, self.recipe)
         self.nets = self.baseline.members_.to(x.device)
-
-    def _values(self, x: Tensor) -> Tensor:
-        return values_of(self.baseline, x)
 
 
 class DEUPSurrogate(Surrogate):
@@ -205,19 +208,3 @@ def maker(network: MakeNetwork, x: Tensor, y: Tensor) -> Callable[[], nn.Module]
         return network(x.shape[1], y.shape[1]).to(x.dtype)
 
     return make_network
-
-
-def values_of(baseline: SampledBaseline, x: Tensor) -> Tensor:
-    """Return the values of a baseline's functions, with gradients to x.
-
-    Parameters
-    ----------
-    baseline : SampledBaseline
-        Fitted, on the device of x.
-    x : tensor of shape (n, d)
-
-    Returns
-    -------
-    values : tensor of shape (K, n, m)
-    """
-    return torch.stack([function(x) for function in baseline._functions()])

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
-from deltauq.data.files import cache_dir, data_dir, locate, verify
+from deltauq.data.files import RemoteFile, cache_dir, data_dir, locate, verify
 from deltauq.data.images import _CIFAR_BINARY, IMAGE_SETS, ImageSet
-from deltauq.data.tables import OPENML, OpenMLTable
-from deltauq.data.uci import UCI, UCITable
+from deltauq.data.tables import OPENML
+from deltauq.data.uci import UCI
 
 SHEETS = {
     "cifar10-train": ("cifar10", "train_*.webp"),
@@ -22,6 +22,7 @@ SHEETS = {
 
 DATA_DIRECTORY, CACHE = "data directory", "cache"
 
+OPENML_SOURCE = "https://www.openml.org/d"
 UCI_SOURCE = "https://archive.ics.uci.edu"
 CIFAR10C = "CIFAR-10-C"
 CIFAR10C_SOURCE = "https://zenodo.org/records/2535967"
@@ -70,36 +71,24 @@ class DataSet:
 
 def list_data_sets() -> list[DataSet]:
     """Return every data set that the library knows, with where it was found."""
-    tables = [_table(table) for table in OPENML.values()] + [_uci(table) for table in UCI.values()]
+    tables = [
+        _table(f"openml-{table.id} {table.title}", table.file, f"{OPENML_SOURCE}/{table.id}", True)
+        for table in OPENML.values()
+    ]
+    tables += [_table(f"uci-{table.name}", table.file, UCI_SOURCE, False) for table in UCI.values()]
     images = [_images(images) for images in IMAGE_SETS.values()]
     return [*tables, *images, _corruptions()]
 
 
-def _table(table: OpenMLTable) -> DataSet:
-    path = locate(table.file)
+def _table(name: str, file: RemoteFile, source: str, downloads: bool) -> DataSet:
+    """Return a table that is one file."""
+    path = locate(file)
 
     def check() -> None:
         if path is not None:
-            verify(path, table.md5)
+            verify(path, file.md5)
 
-    return DataSet(
-        f"openml-{table.id} {table.title}",
-        "table",
-        () if path is None else (path,),
-        (f"https://www.openml.org/d/{table.id}",),
-        True,
-        check,
-    )
-
-
-def _uci(table: UCITable) -> DataSet:
-    path = locate(table.file)
-
-    def check() -> None:
-        if path is not None:
-            verify(path, table.md5)
-
-    return DataSet(f"uci-{table.name}", "table", () if path is None else (path,), (UCI_SOURCE,), False, check)
+    return DataSet(name, "table", () if path is None else (path,), (source,), downloads, check)
 
 
 def _images(images: ImageSet) -> DataSet:

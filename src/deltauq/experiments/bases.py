@@ -16,7 +16,7 @@ from sklearn.tree import DecisionTreeRegressor
 from deltauq.estimators import AnchoredRegressor
 from deltauq.experiments import labels
 from deltauq.experiments.runner import Cell, Experiment, Outcome
-from deltauq.experiments.table2 import REGRESSION, openml_table, split
+from deltauq.experiments.table2 import REGRESSION, REGRESSION_NAMES, openml_table, split
 from deltauq.metrics import coverage, mae, spearman
 from deltauq.report import TableView
 
@@ -77,9 +77,15 @@ def run(cell: Cell, profile: str) -> Outcome:
 
 
 def _view(title: str, metric: str, best: Any, note: str = "") -> TableView:
-    names = tuple(str(dataset) for dataset in REGRESSION)
     return TableView(
-        title, metric, "dataset", "base", best=best, mean_over=names, note=note, labels=labels.LABELS
+        title,
+        metric,
+        "dataset",
+        "base",
+        best=best,
+        mean_over=REGRESSION_NAMES,
+        note=note,
+        labels=labels.LABELS,
     )
 
 

@@ -36,8 +36,6 @@ class Kind:
     mask : float
         Share of batches whose anchors are hidden.
     at : str or None
-    dropout : float
-        Rate, for Monte-Carlo dropout.
     """
 
     network: str
@@ -45,7 +43,6 @@ class Kind:
     encoding: str = "difference"
     mask: float = 0.0
     at: str | None = None
-    dropout: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -81,7 +78,7 @@ def outputs(
     Returns
     -------
     logits : dict of name to float16 array of shape (K, n, 10)
-        Under K anchors, or of K passes with dropout; K = 1 for a plain network.
+        Under K anchors; K = 1 for a plain network.
     """
     configuration = {
         "kind": asdict(kind),
@@ -93,7 +90,7 @@ def outputs(
 
     def make() -> dict[str, np.ndarray]:
         net = train(kind, schedule, seed, profile)
-        return {name: predict(net, images(), schedule, kind.dropout) for name, images in sets.items()}
+        return {name: predict(net, images(), schedule) for name, images in sets.items()}
 
     return shared_arrays(f"{kind.network}-{seed}", configuration, make)
 
@@ -114,7 +111,7 @@ def train(kind: Kind, schedule: Schedule, seed: int, profile: str) -> nn.Module:
     return net
 
 
-def predict(net: nn.Module, images: np.ndarray, schedule: Schedule, dropout: float = 0.0) -> np.ndarray:
+def predict(net: nn.Module, images: np.ndarray, schedule: Schedule) -> np.ndarray:
     """Return logits of shape (K, n, 10), float16, for uint8 images of shape (n, 32, 32, 3)."""
     import torch
 

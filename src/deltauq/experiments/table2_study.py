@@ -16,7 +16,7 @@ from sklearn.model_selection import KFold
 from deltauq.estimators import AnchoredRegressor
 from deltauq.experiments import labels
 from deltauq.experiments.runner import Cell, Experiment, Outcome
-from deltauq.experiments.table2 import N_TREES, REGRESSION, openml_table, split
+from deltauq.experiments.table2 import N_TREES, REGRESSION, REGRESSION_NAMES, openml_table, split
 from deltauq.metrics import mae, spearman
 from deltauq.report import TableView
 
@@ -98,7 +98,6 @@ def run(cell: Cell, profile: str) -> Outcome:
 
 def _views(size: int) -> tuple[TableView, ...]:
     metrics: tuple[Any, ...] = (("spearman", "Spearman(σ, |error|)", "max"), ("mae", "MAE", "min"))
-    names = tuple(map(str, REGRESSION))
     return tuple(
         TableView(
             f"{title}, {size} rows, {pairing} pairing, by anchors a row meets",
@@ -107,7 +106,7 @@ def _views(size: int) -> tuple[TableView, ...]:
             "n_train_anchors",
             best=best,
             where={"n_train": size, "pairing": pairing, "n_anchors": N_ANCHORS, "partition": None},
-            mean_over=names if metric == "spearman" else (),
+            mean_over=REGRESSION_NAMES if metric == "spearman" else (),
             labels=labels.LABELS,
         )
         for metric, title, best in metrics
@@ -124,7 +123,7 @@ def _partitions() -> tuple[TableView, ...]:
             "dataset",
             "n_train_anchors",
             where={"partition": partition},
-            mean_over=tuple(map(str, REGRESSION)),
+            mean_over=REGRESSION_NAMES,
             labels=labels.LABELS,
         )
         for partition in MORE_PARTITIONS["paper"]

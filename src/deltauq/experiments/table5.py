@@ -6,8 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.special import logsumexp
+from scipy.special import logsumexp, softmax
 
+from deltauq.calibration import scale_logits
+from deltauq.core import StreamingPosterior
 from deltauq.experiments import labels, paper
 from deltauq.experiments.image_runs import SIZES, Kind, Schedule, outputs, pictures
 from deltauq.experiments.runner import Cell, Experiment, Outcome
@@ -36,7 +38,7 @@ N_MEMBERS = 3
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Judgement:
     """What a method says about images.
 
     Attributes
@@ -50,40 +52,37 @@ class Verdict:
     score: np.ndarray
 
 
-def softmax(logits: np.ndarray) -> np.ndarray:
-    """Return the softmax over the last axis."""
-    return np.exp(logits - logsumexp(logits, axis=-1, keepdims=True))
+def by_entropy(probabilities: np.ndarray) -> Judgement:
+    """Return the judgement whose score is the entropy of the probabilities."""
+    return Judgement(probabilities, entropy(probabilities))
 
 
-def by_entropy(probabilities: np.ndarray) -> Verdict:
-    """Return the verdict whose score is the entropy of the probabilities."""
-    return Verdict(probabilities, entropy(probabilities))
-
-
-def mean_logits(scale: float) -> Callable[[np.ndarray], Verdict]:
+def mean_logits(scale: float) -> Callable[[np.ndarray], Judgement]:
     """Return the method that scales the mean of the logits, of shape (K, n, 10), by a constant."""
-    return lambda logits: by_entropy(softmax(scale * logits.mean(axis=0)))
+    return lambda logits: by_entropy(softmax(scale * logits.mean(axis=0), axis=-1))
 
 
-def spread_scaled(logits: np.ndarray) -> Verdict:
-    """Return Δ-UQ's verdict: mean logits times 0.5 − σ², with σ² the variance of their sigmoids."""
-    variance = (0.5 + 0.5 * np.tanh(0.5 * logits)).var(axis=0)
-    return by_entropy(softmax((0.5 - variance) * logits.mean(axis=0)))
+def spread_scaled(logits: np.ndarray) -> Judgement:
+    """Return Δ-UQ's judgement: mean logits times 0.5 − σ², with σ² the variance of their sigmoids."""
+    stream = StreamingPosterior("sigmoid")
+    for under_one_anchor in logits:
+        stream.update(under_one_anchor)
+    return by_entropy(softmax(scale_logits(stream.posterior()), axis=-1))
 
 
-def mean_probabilities(logits: np.ndarray) -> Verdict:
-    """Return the verdict of an ensemble: the mean of the members' probabilities."""
-    return by_entropy(softmax(logits).mean(axis=0))
+def mean_probabilities(logits: np.ndarray) -> Judgement:
+    """Return the judgement of an ensemble: the mean of the members' probabilities."""
+    return by_entropy(softmax(logits, axis=-1).mean(axis=0))
 
 
-def energy(logits: np.ndarray) -> Verdict:
-    """Return the verdict whose score is the free energy, −log Σ exp(logits)."""
+def energy(logits: np.ndarray) -> Judgement:
+    """Return the judgement whose score is the free energy, −log Σ exp(logits)."""
     logits = logits.mean(axis=0)
-    return Verdict(softmax(logits), -logsumexp(logits, axis=-1))
+    return Judgement(softmax(logits, axis=-1), -logsumexp(logits, axis=-1))
 
 
 # Method to the kind of network behind it and what is done with its logits.
-METHODS: dict[str, tuple[Kind, Callable[[np.ndarray], Verdict]]] = {
+METHODS: dict[str, tuple[Kind, Callable[[np.ndarray], Judgement]]] = {
     "plain": (Kind(""), mean_logits(1.0)),
     "scaled": (Kind(""), mean_logits(0.5)),
     "energy": (Kind(""), energy),
