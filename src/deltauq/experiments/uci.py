@@ -265,7 +265,7 @@ def _views(metric: str, title: str, best: Any, **words: Any) -> tuple[TableView,
 
 EXPERIMENT = Experiment(
     "uci",
-    1,
+    2,
     "Nine tables, neural rivals",
     cells,
     run,

@@ -46,7 +46,7 @@ def run(cell: Cell, profile: str) -> Outcome:
 
 EXPERIMENT = Experiment(
     "uci-study",
-    1,
+    2,
     "How to train an anchored perceptron",
     cells,
     run,

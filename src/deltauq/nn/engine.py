@@ -134,7 +134,7 @@ def fit(
     net.to(device)
     graphed = device.type == "cuda" and fabric.world_size == 1 and after_step is None
     graphed = graphed and can_be_graphed(net, recipe)
-    optimizer = recipe.make_optimizer(net.parameters(), graphed=graphed, fused=device.type == "cuda")
+    optimizer = recipe.make_optimizer(net.parameters(), graphed=graphed)
     compiled: Any = torch.compile(net) if recipe.compile else net
     module, optimizer = fabric.setup(compiled, optimizer)
     epochs = _epochs_for(net, x.to(device), y.to(device), recipe, normalise)

@@ -107,17 +107,14 @@ class Recipe:
             return self.lr * 0.5 * (1.0 + math.cos(math.pi * done))
         return self.lr
 
-    def make_optimizer(
-        self, parameters: Iterable[Tensor], *, graphed: bool, fused: bool
-    ) -> torch.optim.Optimizer:
-        """Return the optimiser of these parameters.
+    def make_optimizer(self, parameters: Iterable[Tensor], *, graphed: bool) -> torch.optim.Optimizer:
+        """Return the optimiser of these parameters, whose step is one kernel instead of one an operation.
 
         Parameters
         ----------
         parameters : iterable of Parameter
         graphed : bool
             Whether its steps are replayed as a CUDA graph: the rate then has to be a tensor.
-        fused : bool
         """
         parameters = list(parameters)
         rate: float | Tensor = self.lr
@@ -130,12 +127,10 @@ class Recipe:
                 momentum=self.momentum,
                 nesterov=self.nesterov,
                 weight_decay=self.weight_decay,
-                fused=fused or None,
+                fused=True,
             )
         kind = torch.optim.AdamW if self.optimizer == "adamw" else torch.optim.Adam
-        return kind(
-            parameters, lr=rate, weight_decay=self.weight_decay, fused=fused or None, capturable=graphed
-        )
+        return kind(parameters, lr=rate, weight_decay=self.weight_decay, fused=True, capturable=graphed)
 
 
 def _whole(name: str, value: Any) -> int:

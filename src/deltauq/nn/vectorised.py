@@ -89,7 +89,7 @@ def fit_many(
         return criterion(functional_call(skeleton, (p, b), arguments), yb)
 
     losses_of = torch.vmap(loss_of, randomness="different")
-    optimizer = recipe.make_optimizer(params.values(), graphed=False, fused=device.type == "cuda")
+    optimizer = recipe.make_optimizer(params.values(), graphed=False)
     rows = torch.arange(len(x)).expand(len(nets), -1) if rows is None else rows
     rows = rows.to(device)
     if min(recipe.batch_size, rows.shape[1]) <= n_sources:
