@@ -1,11 +1,15 @@
-"""Sequential optimisation on BoTorch: surrogates for any acquisition function."""
+"""Sequential optimisation on BoTorch: surrogates for any acquisition function, and a loop around them."""
 
 try:
     import botorch as _botorch  # noqa: F401
 except ImportError as error:
     raise ImportError("deltauq.bo needs BoTorch: pip install 'deltauq[bo]'.") from error
 
-from deltauq.bo.anchored import AnchoredSurrogate, fit_together
+from deltauq.bo._history import History
+from deltauq.bo._optimiser import Optimiser
+from deltauq.bo._surrogate import fit_together
+from deltauq.bo.anchored import AnchoredSurrogate
+from deltauq.bo.maximize import OptimisationError, maximize
 from deltauq.bo.posteriors import AnchorPosterior, AnchorSampler
 from deltauq.bo.rivals import DEUPSurrogate, DropoutSurrogate, EnsembleSurrogate, GPSurrogate
 from deltauq.bo.sklearn import SklearnSurrogate
@@ -18,6 +22,10 @@ __all__ = [
     "DropoutSurrogate",
     "EnsembleSurrogate",
     "GPSurrogate",
+    "History",
+    "OptimisationError",
+    "Optimiser",
     "SklearnSurrogate",
     "fit_together",
+    "maximize",
 ]
