@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from deltauq.baselines._convolution import with_sloped_convolutions
 from deltauq.baselines._network import MakeNetwork, NetworkBaseline, Training, outputs_of, require_labels
 from deltauq.core import Posterior, StreamingPosterior
 from deltauq.nn.epochs import Batch, as_inputs
@@ -102,7 +103,9 @@ class KernelNetwork(nn.Module):
         was_training = self.training
         self.eval()
         member = F.one_hot(y, len(self.counts)).to(self.counts)
-        sums = torch.einsum("nsc,nc->sc", self.embed(x), member)
+        embedded = self.embed(x)
+        with torch.autocast(x.device.type, enabled=False):
+            sums = torch.einsum("nsc,nc->sc", embedded, member)
         counts = member.sum(0)
         rate = (1.0 - momentum) * (counts > 0).to(counts)
         self.counts.lerp_(counts, rate)
@@ -114,8 +117,9 @@ class DUQ(NetworkBaseline):
     """Deterministic uncertainty quantification, for classification.
 
     The network is trained by binary cross-entropy of the kernels, plus a penalty that keeps the slope of
-    their sum in x, ‖∂Σ/∂x‖, near 1 from both sides. Centroids are running means, moved after every step.
-    Networks are not compiled: the penalty needs second derivatives.
+    their sum in x, ‖∂Σ/∂x‖, near 1 from both sides. Centroids are running means, moved towards a batch before
+    it is learned from (its authors move them afterwards, by the batch just seen): a step is then one piece,
+    which can be replayed as a CUDA graph. Networks are not compiled: the penalty needs second derivatives.
 
     Parameters
     ----------
@@ -192,24 +196,24 @@ class DUQ(NetworkBaseline):
     def _fit(self, x: Tensor, y: Tensor, training: Training) -> None:
         require_labels(y, "DUQ")
         net = self._new_kernels(x, y, training)
+        low = training.recipe.precision == "bf16-mixed"
 
         def objective(trained: nn.Module, batch: Batch) -> Tensor:
+            with torch.autocast(batch.x.device.type, torch.bfloat16, enabled=low):
+                net.update_centroids(batch.x, batch.y, self.momentum)
             if not self.penalty:
                 return kernel_loss(trained(batch.x), batch.y)
             kernels, slopes = trained(batch.x, with_slopes=True)
             return kernel_loss(kernels, batch.y) + self.penalty * (slopes - 1.0).square().mean()
 
-        def after_step(batch: Batch) -> None:
-            net.update_centroids(batch.x, batch.y, self.momentum)
-
         plain = replace(training, recipe=replace(training.recipe, compile=False))
-        plain.run(net, x, y, objective, after_step)
+        plain.run(net, x, y, objective)
         self.network_ = net
 
     def _new_kernels(self, x: Tensor, y: Tensor, training: Training) -> KernelNetwork:
         """Return the network before training."""
         seed = training.recipe.seed
-        extractor = self._new_network(seed).eval()
+        extractor = with_sloped_convolutions(self._new_network(seed)).eval()
         with torch.no_grad():
             features = extractor(as_inputs(x[:1], training.normalise, channels_last=False))
         if features.ndim != 2:

@@ -15,11 +15,15 @@ NAMES = (
     "table2-study",
     "bases",
     "ablation-anchors",
+    "ablation-anchors-images",
+    "ablation-prior",
+    "beyond",
     "gap",
     "uci",
     "uci-study",
     "table5",
     "gpu-bench",
+    "corruptions",
 )
 
 

@@ -1,4 +1,4 @@
-"""Arrays that several cells share, such as a network's outputs: made once, kept in the cache, not in git."""
+"""What several cells share, such as a network and its outputs: made once, kept in the cache, not in git."""
 
 from __future__ import annotations
 
@@ -15,36 +15,50 @@ import numpy as np
 from deltauq.data.files import cache_dir, written_whole
 
 
-def shared_arrays(
-    name: str, configuration: Mapping[str, Any], make: Callable[[], Mapping[str, np.ndarray]]
-) -> dict[str, np.ndarray]:
-    """Return arrays made by `make`, from the cache if they are there.
+def shared_file(
+    name: str, configuration: Mapping[str, Any], suffix: str, write: Callable[[Path], None]
+) -> Path:
+    """Return the path of a file that `write` makes, unless the cache has it.
 
-    Of several processes that ask at once, one makes them and the others wait.
+    Of several processes that ask at once, one makes it and the others wait. It appears under its name only
+    when it is whole.
 
     Parameters
     ----------
     name : str
         For people who look into the cache.
     configuration : mapping of plain values
-        Everything that the arrays depend on; another configuration gives another file.
-    make : callable
-        Gives arrays by name.
+        Everything that the content depends on; another configuration gives another file.
+    suffix : str
+    write : callable
+        Told where to write.
 
     Returns
     -------
-    arrays : dict of str to array
+    path : Path
     """
     text = json.dumps(configuration, sort_keys=True)
     digest = hashlib.sha256(text.encode()).hexdigest()[:12]
-    path = cache_dir() / "artifacts" / f"{name}-{digest}.npz"
+    path = cache_dir() / "artifacts" / f"{name}-{digest}{suffix}"
     path.parent.mkdir(parents=True, exist_ok=True)
-    with _locked(path.with_suffix(".lock")):
+    with _locked(path.with_name(f"{path.name}.lock")):
         if not path.exists():
-            arrays = make()
-            with written_whole(path) as whole, whole.open("wb") as file:
-                np.savez(file, **arrays)  # type: ignore[arg-type]
-    with np.load(path, allow_pickle=False) as stored:
+            with written_whole(path) as whole:
+                write(whole)
+    return path
+
+
+def shared_arrays(
+    name: str, configuration: Mapping[str, Any], make: Callable[[], Mapping[str, np.ndarray]]
+) -> dict[str, np.ndarray]:
+    """Return arrays by name that `make` gives, from the cache if they are there; see `shared_file`."""
+
+    def write(path: Path) -> None:
+        arrays = make()
+        with path.open("wb") as file:
+            np.savez(file, **arrays)  # type: ignore[arg-type]
+
+    with np.load(shared_file(name, configuration, ".npz", write), allow_pickle=False) as stored:
         return {key: stored[key] for key in stored.files}
 
 

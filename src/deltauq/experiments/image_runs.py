@@ -1,191 +1,210 @@
-"""Networks trained on CIFAR-10 and what they say about images: what several image experiments share."""
+"""What trained networks say about images, kept in the cache: what the image experiments are made from.
+
+A run is trained once. Its weights stay in the cache, and so do its logits for every set of images and choice
+of anchors, each in a file of its own: whoever has the files of logits needs neither the network nor a GPU.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
-from functools import lru_cache
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from deltauq.data.images import load_images
 from deltauq.experiments.artifacts import shared_arrays
+from deltauq.experiments.image_kinds import TRAINING_IMAGES, Anchors, Run
+from deltauq.experiments.image_networks import as_tensor, trained, training_pictures
+from deltauq.experiments.image_sets import Pictures, pictures, source
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from deltauq.nn.recipe import Recipe
+    from deltauq.nn import Anchored
 
-CIFAR_MEAN, CIFAR_STD = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
-N_ANCHORS = 10
-SIZES = {"quick": (1000, 300), "paper": (None, None)}
-"""Training and test images; None for all of them."""
-
-
-@dataclass(frozen=True)
-class Kind:
-    """A way to train a network.
-
-    Attributes
-    ----------
-    network : str
-        Of `deltauq.nn.networks`.
-    anchored : bool
-    encoding : str
-    mask : float
-        Share of batches whose anchors are hidden.
-    at : str or None
-    """
-
-    network: str
-    anchored: bool = False
-    encoding: str = "difference"
-    mask: float = 0.0
-    at: str | None = None
+N_MASKS = 10
+"""Passes of MC dropout."""
+KMEANS_ROWS = 5_000
+"""Training images that clusters are looked for in."""
+ROWS_AT_ONCE = 2_000
+REPEATS = 3
 
 
-@dataclass(frozen=True)
-class Schedule:
-    """What a kind is trained with.
-
-    Attributes
-    ----------
-    recipe : dict
-        Words of a `Recipe`, the seed and the hardware's left out.
-    normalised : bool
-        Inputs are normalised by channel; otherwise they are in [0, 1].
-    """
-
-    recipe: Mapping[str, Any] = field(default_factory=dict)
-    normalised: bool = True
-
-
-def outputs(
-    kind: Kind, schedule: Schedule, seed: int, profile: str, sets: Mapping[str, Callable[[], np.ndarray]]
-) -> dict[str, np.ndarray]:
-    """Train a network of a kind, or take it from the cache, and return its logits for sets of images.
+def logits(run: Run, images: str, anchors: Anchors = TRAINING_IMAGES) -> np.ndarray:
+    """Return what a network says about a set of images, trained first unless the cache knows the answer.
 
     Parameters
     ----------
-    kind : Kind
-    schedule : Schedule
-    seed : int
-    profile : {"quick", "paper"}
-    sets : mapping of name to callable
-        Each gives uint8 images of shape (n, 32, 32, 3).
+    run : Run
+    images : str
+        See `pictures`.
+    anchors : Anchors
+        For anchored networks.
 
     Returns
     -------
-    logits : dict of name to float16 array of shape (K, n, 10)
-        Under K anchors; K = 1 for a plain network.
+    logits : float64 array of shape (K, n, 10), kept as float16
+        Under K anchors or masks; K = 1 for a plain network. Logarithms of kernels for DUQ.
     """
-    configuration = {
-        "kind": asdict(kind),
-        "schedule": {**schedule.recipe, "normalised": schedule.normalised},
-        "seed": seed,
-        "profile": profile,
-        "sets": sorted(sets),
-    }
+    configuration = {**run.configuration(), "images": images, "source": source(images)}
+    if run.kind.anchored:
+        configuration["anchors"] = [anchors.prior, anchors.number]
 
     def make() -> dict[str, np.ndarray]:
-        net = train(kind, schedule, seed, profile)
-        return {name: predict(net, images(), schedule) for name, images in sets.items()}
+        print(f"  {run}: {images}", flush=True)
+        return {"logits": predict(trained(run), run, pictures(images, run.profile), anchors)}
 
-    return shared_arrays(f"{kind.network}-{seed}", configuration, make)
+    name = f"{run}-{images.replace('/', '-')}"
+    return shared_arrays(name, configuration, make)["logits"].astype(np.float64)
 
 
-def train(kind: Kind, schedule: Schedule, seed: int, profile: str) -> nn.Module:
-    """Return a network of a kind, trained on CIFAR-10."""
+def predict(net: nn.Module, run: Run, given: Pictures, anchors: Anchors) -> np.ndarray:
+    """Return logits of shape (K, n, 10), float16.
+
+    They are computed in float32: in bfloat16 rounding would be taken for a spread over anchors.
+    """
     import torch
 
-    from deltauq.nn.engine import fit
-
-    images, labels = pictures("cifar10-train", SIZES[profile][0])
-    torch.manual_seed(seed)
-    net = make_network(kind)
-    x = torch.from_numpy(np.ascontiguousarray(images.transpose(0, 3, 1, 2)))
-    y = torch.from_numpy(labels.astype(np.int64))
-    recipe = replace(recipe_for_device(schedule, kind), seed=seed)
-    fit(net, x, y, recipe, normalise=_normalisation(schedule), progress=_say(kind, seed, recipe.epochs))
-    return net
-
-
-def predict(net: nn.Module, images: np.ndarray, schedule: Schedule) -> np.ndarray:
-    """Return logits of shape (K, n, 10), float16, for uint8 images of shape (n, 32, 32, 3)."""
-    import torch
-
-    from deltauq.nn import Anchored
-
+    device = next(net.parameters()).device
+    functions = list(_functions(net, run, anchors, len(given.images), device))
     found = []
-    for rows in np.array_split(images, max(1, len(images) // 2000)):
-        x = as_tensor(rows, schedule, next(net.parameters()).device)
-        autocast = torch.bfloat16 if x.device.type == "cuda" else None
-        if isinstance(net, Anchored):
-            samples: Any = net.posterior(x, keep_samples=True, autocast=autocast).samples
-        else:
-            with torch.no_grad(), torch.autocast(x.device.type, autocast, enabled=autocast is not None):
-                samples = net.eval()(x)[None]
-        found.append(samples.float().cpu().numpy().astype(np.float16))
+    with torch.no_grad():
+        for rows in torch.arange(len(given.images)).split(ROWS_AT_ONCE):
+            x = as_tensor(given.images[rows.numpy()], device)
+            outputs = torch.cat([function(x, rows) for function in functions])
+            found.append(outputs.float().clamp(-6e4, 6e4).cpu().numpy().astype(np.float16))
     return np.concatenate(found, axis=1)
 
 
-def as_tensor(images: np.ndarray, schedule: Schedule, device: Any) -> Tensor:
-    """Return uint8 images of shape (n, 32, 32, 3) as the network sees them."""
-    import torch
-
-    from deltauq.nn.epochs import as_inputs
-
-    x = torch.from_numpy(np.ascontiguousarray(images.transpose(0, 3, 1, 2))).to(device)
-    return as_inputs(x, _normalisation(schedule), channels_last=True)
+Function = Callable[["Tensor", "Tensor"], "Tensor"]
+"""Gives outputs of shape (k, n, 10) for inputs of shape (n, 3, 32, 32) and their places in the set."""
 
 
-def make_network(kind: Kind) -> nn.Module:
-    """Return an untrained network of a kind."""
+def _functions(net: nn.Module, run: Run, anchors: Anchors, n: int, device: Any) -> Iterator[Function]:
+    """Yield what a network of this kind is asked, together K outputs."""
+    from deltauq.baselines.duq import KernelNetwork
     from deltauq.nn import Anchored
-    from deltauq.nn.networks import NETWORKS
 
-    net = NETWORKS[kind.network]()
-    if not kind.anchored:
-        return net
-    # The paper pairs a batch with itself in reverse order.
-    return Anchored(net, N_ANCHORS, encoding=kind.encoding, at=kind.at, train_anchors="reverse")
+    if isinstance(net, Anchored) and anchors.prior == "paired":
+        yield from _under_own_anchors(net, run, anchors, n)
+    elif isinstance(net, Anchored):
+        net.set_anchors(anchor_inputs(run, anchors).to(device), anchors.number)
+        yield partial(_under_stored_anchors, net)
+    elif isinstance(net, KernelNetwork):
+        yield lambda x, rows: net.log_kernels(x)[None]
+    elif run.kind.dropout:
+        yield from (partial(_under_mask, net, k) for k in range(N_MASKS))
+    else:
+        yield lambda x, rows: net(x)[None]
 
 
-def recipe_for_device(schedule: Schedule, kind: Kind) -> Recipe:
-    """Return the recipe, with what makes it fast where there is a GPU."""
+def _under_stored_anchors(net: Anchored, x: Tensor, rows: Tensor) -> Tensor:
+    """Return the outputs under all anchors that the network keeps."""
+    samples: Tensor | None = net.posterior(x, keep_samples=True).samples
+    assert samples is not None
+    return samples
+
+
+def _under_own_anchors(net: nn.Module, run: Run, anchors: Anchors, n: int) -> Iterator[Function]:
+    """Yield networks whose anchors are training images, others for every input."""
     import torch
 
-    from deltauq.nn.recipe import Recipe
+    train_images = training_pictures(run).images
+    drawn = np.random.default_rng(run.seed).integers(len(train_images), size=(anchors.number, n))
 
-    on_gpu = torch.cuda.is_available()
-    return Recipe(
-        **schedule.recipe,
-        mask=kind.mask,
-        augment="crop-flip",
-        drop_last=True,
-        precision="bf16-mixed" if on_gpu else "32-true",
-        compile=on_gpu,
-        channels_last=on_gpu,
-    )
+    def function(mine: np.ndarray, x: Tensor, rows: Tensor) -> Tensor:
+        under = as_tensor(train_images[mine[rows.numpy()]], x.device)
+        outputs: Tensor = net(x, under[None], torch.zeros((), dtype=torch.bool, device=x.device))
+        return outputs[None]
+
+    yield from (partial(function, mine) for mine in drawn)
 
 
-@lru_cache(maxsize=4)
-def pictures(name: str, n: int | None) -> tuple[np.ndarray, np.ndarray]:
-    """Return the first n images and labels of a set."""
-    images, labels = load_images(name)
-    return np.asarray(images[:n]), np.asarray(labels[:n])
-
-
-def _normalisation(schedule: Schedule) -> Any:
+def _under_mask(net: nn.Module, k: int, x: Tensor, rows: Tensor) -> Tensor:
+    """Return the outputs under the k-th mask of dropout, the same for all inputs."""
     import torch
 
-    return (torch.tensor(CIFAR_MEAN), torch.tensor(CIFAR_STD)) if schedule.normalised else None
+    from deltauq.baselines.mc_dropout import SharedDropout
+
+    layers = [layer for layer in net.modules() if isinstance(layer, SharedDropout)]
+    generator = torch.Generator().manual_seed(k)
+    for layer in layers:
+        layer.generator = generator
+    outputs: Tensor = net(x)
+    for layer in layers:
+        layer.generator = None
+    return outputs[None]
 
 
-def _say(kind: Kind, seed: int, epochs: int) -> Callable[[int, float], None]:
-    def say(epoch: int, loss: float) -> None:
-        if epoch % 10 == 0 or epoch == epochs:
-            print(f"  {kind} seed {seed}: epoch {epoch} of {epochs}, loss {loss:.4f}", flush=True)
+def anchor_inputs(run: Run, anchors: Anchors) -> Tensor:
+    """Return anchors as the network sees images, of shape (K, 3, 32, 32).
 
-    return say
+    Those that are training images, corrupted or not, are the same images for every prior.
+    """
+    import torch
+
+    from deltauq.core.anchors import BalancedPrior, DataPrior, KMeansPrior, NormalPrior
+
+    rng, number = np.random.default_rng(run.seed), anchors.number
+    given = training_pictures(run)
+    prior, _, severity = anchors.prior.partition("-")
+    if prior == "normal":
+        noise = NormalPrior(standard=True).draw(np.empty((1, 3, 32, 32)), number, rng)
+        return torch.from_numpy(noise).float()
+    if prior == "kmeans":
+        centres = KMeansPrior().draw(given.images[:KMEANS_ROWS].astype(np.float32) / 255, number, rng)
+        return as_tensor(centres.astype(np.float32), "cpu")
+    if prior == "balanced":
+        return as_tensor(BalancedPrior().draw(given.images, number, rng, labels=given.labels), "cpu")
+    if prior == "svhn":
+        return as_tensor(DataPrior().draw(pictures("svhn", run.profile).images, number, rng), "cpu")
+    images = DataPrior().draw(given.images, number, rng)
+    if prior == "impulse":
+        from deltauq.data.corruptions import corrupt
+
+        images = corrupt(images, "impulse_noise", int(severity), seed=run.seed)
+    elif prior != "data":
+        raise ValueError(f"there is no prior {anchors.prior!r} of anchors for images.")
+    return as_tensor(images, "cpu")
+
+
+def seconds_per_image(run: Run, images: str, n_anchors: int) -> float:
+    """Return the least time of a few predictions of a set of images, by image, as it would be deployed.
+
+    That is: inputs on the device, bfloat16 on a GPU, mean and variance over the anchors of an anchored
+    network, and one pass of any other.
+
+    Parameters
+    ----------
+    run : Run
+    images : str
+    n_anchors : int
+        For an anchored network; one gives a mean alone.
+
+    Returns
+    -------
+    seconds : float
+    """
+    import torch
+
+    from deltauq.nn import Anchored
+
+    net = trained(run)
+    device = next(net.parameters()).device
+    x = as_tensor(pictures(images, run.profile).images, device)
+    on_gpu = device.type == "cuda"
+    ask: Callable[[Tensor], Any] = net
+    if isinstance(net, Anchored):
+        net.set_anchors(anchor_inputs(run, Anchors(number=n_anchors)).to(device), n_anchors)
+        ask = net.posterior if n_anchors > 1 else net
+    times = []
+    with torch.no_grad(), torch.autocast(device.type, torch.bfloat16, enabled=on_gpu):
+        for _ in range(1 + REPEATS):
+            started = time.perf_counter()
+            for rows in x.split(ROWS_AT_ONCE):
+                ask(rows)
+            if on_gpu:
+                torch.cuda.synchronize()
+            times.append(time.perf_counter() - started)
+    return min(times[1:]) / len(x)

@@ -20,7 +20,10 @@ METHODS = {
     "delta-mean": "Δ, mean",
     "delta-mean-scaled": "Δ, mean × 0.5",
     "delta-trivial": "Δ, trivial encoding",
+    "delta-uq-batch": "Δ-UQ, own anchors",
     "delta-masked": "Δ-UQ, masked",
+    "delta-masked-mean": "Δ, masked, mean",
+    "delta-masked-1": "Δ, masked, K = 1, × 0.5",
     "mc-dropout": "MC dropout",
     "duq": "DUQ",
 }
