@@ -15,12 +15,12 @@ from botorch.models.transforms import Log, Normalize, Standardize
 from sklearn.exceptions import NotFittedError
 
 from deltauq.bo import AnchoredSurrogate, AnchorPosterior, fit_together
-from deltauq.nn import MLP
+from deltauq.nn import MLP, Anchored
 from deltauq.nn.recipe import Recipe
 
 SMALL = partial(MLP, hidden=(16, 16), activation="tanh")
 QUICK = Recipe(epochs=40, lr=1e-2)
-make = partial(AnchoredSurrogate, network=SMALL, recipe=QUICK)
+make = partial(AnchoredSurrogate, network=SMALL, recipe=QUICK, n_anchors=30, pairing="random", calibrate=1.0)
 
 
 @pytest.fixture(scope="module")
@@ -154,12 +154,19 @@ def test_other_ways_to_train_learn_too(bowl, words):
     assert (model.posterior(x).mean - y).square().mean() < 0.1 * y.var()
 
 
-def test_together_is_one_after_the_other(bowl):
+@pytest.mark.parametrize("pairing", ["shared", "random"])
+def test_together_is_one_after_the_other(bowl, pairing):
     x, y = bowl
 
     def members():
         return [
-            make(x + k, y * (k + 1), recipe=Recipe(epochs=20, lr=1e-2, seed=k), n_train_anchors=2)
+            make(
+                x + k,
+                y * (k + 1),
+                recipe=Recipe(epochs=20, lr=1e-2, seed=k),
+                pairing=pairing,
+                n_train_anchors=2,
+            )
             for k in range(3)
         ]
 
@@ -168,6 +175,44 @@ def test_together_is_one_after_the_other(bowl):
     for k, (one, other) in enumerate(zip(members(), together, strict=True)):
         points = torch.rand(4, 1, 2, dtype=torch.float64) + k
         torch.testing.assert_close(other.posterior(points).values, one.fit().posterior(points).values)
+
+
+def test_shared_anchors_are_those_that_it_predicts_with(bowl):
+    x, y = bowl
+    words = {"recipe": Recipe(epochs=300, lr=1e-2), "n_anchors": 4}
+    shared, random = (make(x, y, pairing=pairing, **words).fit() for pairing in ("shared", "random"))
+    assert (shared.posterior(x).mean - y).square().mean() < 0.02 * y.var()
+    assert torch.equal(shared.net.anchors, random.net.anchors)
+    on, off = x, torch.rand(200, 2, dtype=torch.float64)
+
+    def contrast(model):
+        away, here = (model.posterior(points).variance.mean().item() for points in (off, on))
+        return away / here
+
+    assert contrast(shared) > 3 * contrast(random), "they agree where there is data, and only there"
+
+
+def test_every_point_meets_every_shared_anchor(bowl, monkeypatch):
+    met = []
+    through = Anchored.forward
+
+    def noting(self, x, anchors=None, masked=None):
+        met.append((x.shape, None if anchors is None else anchors.shape))
+        return through(self, x, anchors, masked)
+
+    monkeypatch.setattr(Anchored, "forward", noting)
+    make(*bowl, recipe=Recipe(epochs=2, batch_size=4), n_anchors=3, pairing="shared").fit()
+    # Batches of four points with three anchors each: 30 pairs in 12 + 12 + 6.
+    assert [x[0] for x, _ in met] == [12, 12, 6] * 2
+    assert {anchors[1:] for _, anchors in met} == {(12, 2), (6, 2)}
+
+
+@pytest.mark.parametrize("kind", ["ensemble", "gaussian"])
+def test_calibrate_is_a_factor_on_the_standard_deviation(bowl, kind):
+    points = torch.rand(6, 1, 2, dtype=torch.float64)
+    raw, scaled = (make(*bowl, calibrate=c, posterior=kind).fit().posterior(points) for c in (1.0, 3.0))
+    torch.testing.assert_close(scaled.mean, raw.mean)
+    torch.testing.assert_close(scaled.variance, 9 * raw.variance)
 
 
 def test_together_needs_one_setting(bowl):
@@ -212,6 +257,9 @@ def test_bad_input(bowl):
     for words, message in [
         ({"n_anchors": 1}, "n_anchors must be at least 2, got 1"),
         ({"n_train_anchors": 0}, "n_train_anchors must be at least 1, got 0"),
+        ({"pairing": "twin"}, "pairing must be one of .*, got 'twin'"),
+        ({"pairing": "shared", "encoding": "two-anchor"}, "encodings of one anchor, got 'two-anchor'"),
+        ({"calibrate": 0.0}, "calibrate must be a positive number, got 0.0"),
         ({"posterior": "student"}, "posterior must be one of .*, got 'student'"),
         ({"input_transform": "whiten"}, "input_transform must be .* got 'whiten'"),
         ({"outcome_transform": "rank"}, "outcome_transform must be .* got 'rank'"),

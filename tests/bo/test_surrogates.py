@@ -32,7 +32,9 @@ from deltauq.bo import (
     EnsembleSurrogate,
     GPSurrogate,
     SklearnSurrogate,
+    fit_together,
 )
+from deltauq.bo.anchored import PAPER
 from deltauq.nn import MLP
 from deltauq.nn.recipe import Recipe
 
@@ -134,7 +136,7 @@ def test_a_mean_of_two_outputs(bowl, name):
     assert posterior.mean.shape == (3, 1, 2)
     one = model.posterior(points, output_indices=[1])
     torch.testing.assert_close(one.mean, posterior.mean[..., 1:])
-    torch.testing.assert_close(one.variance, posterior.variance[..., 1:], rtol=1e-5, atol=1e-8)
+    torch.testing.assert_close(one.variance, posterior.variance[..., 1:], rtol=1e-5, atol=1e-6)
     if name in ENSEMBLES:
         return  # BoTorch adds up the outputs of Gaussians only
     weights = torch.tensor([2.0, -1.0], dtype=torch.float64)
@@ -152,11 +154,53 @@ def test_rivals_say_what_the_baseline_says(fitted, bowl, name):
     torch.testing.assert_close(ours.variance.squeeze(1), theirs.var * y.var())
 
 
+@pytest.mark.parametrize("name", ["ensemble", "deup", "sklearn"])
+def test_rivals_together_are_one_after_the_other(bowl, name):
+    x, y = bowl
+
+    def members():
+        recipe = {} if name == "sklearn" else {"recipe": Recipe(epochs=20, lr=1e-2)}
+        found = [SURROGATES[name](x[k:], (k + 1) * y[k:], **recipe) for k in (0, 0)]
+        if name != "sklearn":
+            found[1].recipe = Recipe(epochs=20, lr=1e-2, seed=7)
+        return found
+
+    together = members()
+    fit_together(together)
+    points = torch.rand(5, 1, 2, dtype=torch.float64)
+    for one, other in zip(members(), together, strict=True):
+        alone, ours = one.fit().posterior(points), other.posterior(points)
+        torch.testing.assert_close(ours.mean, alone.mean, rtol=1e-6, atol=1e-8)
+        torch.testing.assert_close(ours.variance, alone.variance, rtol=1e-5, atol=1e-8)
+
+
+def test_dropout_together_learns_and_repeats(bowl):
+    x, y = bowl
+
+    def trained():
+        models = [
+            DropoutSurrogate(x, c * y, network=SHORT["network"], recipe=Recipe(epochs=300, lr=1e-2, seed=c))
+            for c in (1, 2)
+        ]
+        fit_together(models)
+        return models
+
+    first, again = trained(), trained()
+    for c, one, other in zip((1, 2), first, again, strict=True):
+        assert torch.equal(one.posterior(x).mean, other.posterior(x).mean)
+        assert (one.posterior(x).mean - c * y).square().mean() < 0.3 * (c * y).var()
+
+
+def test_surrogates_of_two_kinds_are_not_trained_together(bowl):
+    with pytest.raises(ValueError, match="differ in data and seed alone"):
+        fit_together([SURROGATES["ensemble"](*bowl), SURROGATES["deup"](*bowl)])
+
+
 def test_settings_of_the_paper(bowl):
     assert DropoutSurrogate(*bowl).baseline.rate == 0.3
     assert EnsembleSurrogate(*bowl).baseline.n_members == 3
     assert DEUPSurrogate(bowl[0][:3], bowl[1][:3]).baseline.n_folds == 3
-    network = AnchoredSurrogate(*bowl).network(2, 1)
+    network = AnchoredSurrogate(*bowl, **PAPER).network(2, 1)
     assert network.config["hidden"] == [128, 128, 128] and network.config["activation"] == "relu"
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Literal, NoReturn, Self
 
 import torch
@@ -14,9 +16,11 @@ from botorch.models.transforms.input import InputStandardize, InputTransform
 from botorch.models.transforms.outcome import OutcomeTransform, Standardize
 from botorch.posteriors.posterior import Posterior
 from sklearn.exceptions import NotFittedError
-from torch import Tensor
+from torch import Tensor, nn
 
 from deltauq.bo.posteriors import AnchorPosterior, as_gaussian
+from deltauq.nn.recipe import Recipe
+from deltauq.nn.vectorised import fit_many
 
 Kind = Literal["ensemble", "gaussian"]
 KINDS = ("ensemble", "gaussian")
@@ -91,6 +95,17 @@ class Surrogate(Model):
     @abstractmethod
     def _train(self, x: Tensor, y: Tensor) -> None:
         """Train on transformed points of shape (n, d) and values of shape (n, m)."""
+
+    @classmethod
+    def _train_together(cls, surrogates: Sequence[Any], xs: Sequence[Tensor], ys: Sequence[Tensor]) -> None:
+        """Train surrogates of one setting on their transformed data; one by one where nothing is saved."""
+        for surrogate, x, y in zip(surrogates, xs, ys, strict=True):
+            surrogate._train(x, y)
+
+    def _setting(self) -> tuple[Any, ...]:
+        """Return what surrogates that are trained together have in common."""
+        x = self.train_inputs[0]
+        return (type(self), x.shape, x.dtype, x.device, self.num_outputs)
 
     @torch.no_grad()
     def _transformed_data(self) -> tuple[Tensor, Tensor]:
@@ -190,6 +205,59 @@ class SampledSurrogate(Surrogate, EnsembleModel):
     @abstractmethod
     def _values(self, x: Tensor) -> Tensor:
         """Return values of shape (K, n, m) at transformed points of shape (n, d)."""
+
+
+def fit_together(surrogates: Sequence[Surrogate]) -> None:
+    """Train surrogates of one setting at once: several seeds, or several runs of a study.
+
+    Each becomes what its own `fit` would make of it, to rounding, in little more time than one takes. Only
+    the masks of dropout in training depend on how many are trained together.
+
+    Parameters
+    ----------
+    surrogates : sequence of Surrogate
+        Of one class, alike in the number of points, inputs and outputs, and in everything but data,
+        transforms, anchors and the seed of their recipe.
+    """
+    if not surrogates:
+        raise ValueError("there is no surrogate to train.")
+    first = surrogates[0]
+    if any(surrogate._setting() != first._setting() for surrogate in surrogates):
+        raise ValueError("surrogates are trained together only if they differ in data and seed alone.")
+    data = [surrogate._transformed_data() for surrogate in surrogates]
+    first._train_together(surrogates, [x for x, _ in data], [y for _, y in data])
+    for surrogate in surrogates:
+        surrogate._finished()
+
+
+def train_nets(
+    nets: Sequence[nn.Module],
+    xs: Sequence[Tensor],
+    ys: Sequence[Tensor],
+    recipe: Recipe,
+    seeds: Sequence[int],
+    criterion: Callable[[Tensor, Tensor], Tensor] | None = None,
+    *,
+    times: int = 1,
+) -> None:
+    """Train networks of one architecture at once, each on data of its own.
+
+    Parameters
+    ----------
+    nets : sequence of k Modules
+    xs, ys : sequences of k tensors of shapes (n, d) and (n, m)
+    recipe : Recipe
+    seeds : sequence of k ints
+        Of the order of rows and anchors.
+    criterion : callable, optional
+        Squared error by default.
+    times : int, default=1
+        How often every row stands in a batch; an anchored network meets another anchor each time.
+    """
+    n = len(xs[0])
+    rows = torch.arange(len(xs) * n).view(-1, n).repeat(1, times)
+    recipe = replace(recipe, batch_size=recipe.batch_size * times)
+    fit_many(nets, torch.cat(list(xs)), torch.cat(list(ys)), recipe, criterion, rows=rows, seeds=seeds)
 
 
 def _require_standardize(name: str, word: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -11,11 +12,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from deltauq.bo._surrogate import SampledSurrogate
-from deltauq.core import AnchorPrior, Encoding, get_prior
+from deltauq.bo._surrogate import SampledSurrogate, train_nets
+from deltauq.core import AnchorPrior, Encoding, get_encoding, get_prior
 from deltauq.nn import MLP, Anchored
 from deltauq.nn.recipe import Recipe
-from deltauq.nn.vectorised import fit_many
 
 MakeNetwork = Callable[[int, int], nn.Module]
 """``network(d, m)``: a new network of d inputs and m outputs."""
@@ -23,6 +23,30 @@ MakeNetwork = Callable[[int, int], nn.Module]
 PAPER_NETWORK: MakeNetwork = partial(MLP, hidden=(128, 128, 128))
 PAPER_RECIPE = Recipe(epochs=200, lr=1e-3)
 """How the paper trains all its networks in sequential optimisation."""
+
+
+def fourier_network(d: int, m: int) -> MLP:
+    """Return the default network: one layer behind Fourier features, which are what is anchored.
+
+    Their scale, for standardised inputs, falls with the number of inputs as points do along each of them.
+    """
+    return MLP(d, m, (64,), activation="silu", n_frequencies=32, fourier_scale=2.3 / d)
+
+
+DEFAULT_RECIPE = Recipe(epochs=300, lr=1e-2, schedule="cosine")
+"""Long enough for the anchors to agree at the points that were evaluated."""
+
+PAIRINGS = ("shared", "random")
+
+PAPER: dict[str, Any] = {
+    "network": PAPER_NETWORK,
+    "recipe": PAPER_RECIPE,
+    "n_anchors": 30,
+    "pairing": "random",
+    "train_anchors": "reverse",
+    "calibrate": 1.0,
+}
+"""The words of an `AnchoredSurrogate` as the paper has it."""
 
 
 class AnchoredSurrogate(SampledSurrogate):
@@ -36,19 +60,27 @@ class AnchoredSurrogate(SampledSurrogate):
         At least two points. The network has its dtype and device.
     train_Y : float tensor of shape (n, m)
     network : callable
-        ``network(d, m)`` returns a new network; `deltauq.nn.MLP` is one. Without batch norm.
+        ``network(d, m)`` returns a new network; `deltauq.nn.MLP` is one. Without batch norm. By default one
+        layer behind Fourier features.
     recipe : Recipe
         Its seed decides initial weights, pairs and anchors.
-    n_anchors : int, default=30
+    n_anchors : int, default=10
         K; at most as many as there are different anchors.
     anchors : {"data", "normal", "kmeans"}, tensor of shape (k, d) or AnchorPrior
         Where the K anchors come from. A tensor holds points like those of train_X; a prior sees
         transformed ones.
+    pairing : {"shared", "random"}
+        What points are paired with in training: in every step with all K anchors, the ones that the network
+        predicts with; or with other points, anew in every epoch, as in the paper. Shared anchors agree at the
+        points that were evaluated much sooner than away from them.
     n_train_anchors : int, default=1
-        Anchors that each point meets in an epoch, in one step.
+        With random pairing: anchors that each point meets in an epoch, in one step.
     train_anchors : {"derangement", "reverse"}
-        How points are paired in training: at random, or as in the paper.
+        With random pairing: the other points in random order, or the batch in reverse order as in the paper.
     encoding : {"difference", "identity", "two-anchor"} or Encoding
+    calibrate : float, default=4
+        Factor on the deviations of the K functions from their mean, and so on σ: the spread over anchors
+        ranks errors, but is smaller than they are.
     posterior : {"ensemble", "gaussian"}
         How it answers: the K functions themselves (BoTorch's variance then divides by K - 1), or the Gaussian
         of their mean and their variance (1/K), the paper's way and that of analytic acquisition functions.
@@ -76,41 +108,82 @@ class AnchoredSurrogate(SampledSurrogate):
     torch.Size([1, 2])
     """
 
+    net: Anchored
+
     def __init__(
         self,
         train_X: Tensor,
         train_Y: Tensor,
         *,
-        network: MakeNetwork = PAPER_NETWORK,
-        recipe: Recipe = PAPER_RECIPE,
-        n_anchors: int = 30,
+        network: MakeNetwork = fourier_network,
+        recipe: Recipe = DEFAULT_RECIPE,
+        n_anchors: int = 10,
         anchors: str | Tensor | AnchorPrior = "data",
+        pairing: str = "shared",
         n_train_anchors: int = 1,
         train_anchors: str = "derangement",
         encoding: str | Encoding = "difference",
+        calibrate: float = 4.0,
         **words: Any,
     ) -> None:
         super().__init__(train_X, train_Y, **words)
         require_maker(network)
         if n_anchors < 2:
             raise ValueError(f"n_anchors must be at least 2, got {n_anchors}.")
+        if pairing not in PAIRINGS:
+            raise ValueError(f"pairing must be one of {list(PAIRINGS)}, got {pairing!r}.")
+        if pairing == "shared" and get_encoding(encoding).n_anchors != 1:
+            raise ValueError(f"shared pairing is for encodings of one anchor, got {encoding!r}.")
         if n_train_anchors < 1:
             raise ValueError(f"n_train_anchors must be at least 1, got {n_train_anchors}.")
+        if not 0.0 < calibrate < math.inf:
+            raise ValueError(f"calibrate must be a positive number, got {calibrate}.")
         self.network = network
         self.recipe = recipe
         self.n_anchors = n_anchors
         self.anchors = anchors
+        self.pairing = pairing
         self.n_train_anchors = n_train_anchors
         self.train_anchors = train_anchors
         self.encoding = encoding
+        self.calibrate = calibrate
 
     def _train(self, x: Tensor, y: Tensor) -> None:
-        self.net = self._new_net(x)
-        _train_nets([self], [x], [y])
+        self._train_together([self], [x], [y])
+
+    @classmethod
+    def _train_together(cls, surrogates: Sequence[Any], xs: Sequence[Tensor], ys: Sequence[Tensor]) -> None:
+        first = surrogates[0]
+        for surrogate, x in zip(surrogates, xs, strict=True):
+            surrogate.net = surrogate._new_net(x)
+            surrogate._set_anchors(x)
+        nets = [surrogate.net for surrogate in surrogates]
+        seeds = [surrogate.recipe.seed for surrogate in surrogates]
+        if first.pairing == "random":
+            train_nets(nets, xs, ys, first.recipe, seeds, times=first.n_train_anchors)
+            return
+        pairs = [_all_pairs(x, net.anchors) for x, net in zip(xs, nets, strict=True)]
+        k = len(nets[0].anchors)
+        recipe = replace(first.recipe, batch_size=k * first.recipe.batch_size)
+        train_nets([_OfPairs(net) for net in nets], pairs, [y.repeat(k, 1) for y in ys], recipe, seeds)
+
+    def _setting(self) -> tuple[Any, ...]:
+        recipe = replace(self.recipe, seed=0)
+        return (
+            *super()._setting(),
+            self.network,
+            recipe,
+            self.n_anchors,
+            self.pairing,
+            self.n_train_anchors,
+            self.train_anchors,
+            self.encoding,
+        )
 
     def _values(self, x: Tensor) -> Tensor:
-        samples: Any = self.net.posterior(x, keep_samples=True).samples
-        return samples
+        values: Any = self.net.posterior(x, keep_samples=True).samples
+        mean = values.mean(0)
+        return mean + self.calibrate * (values - mean)
 
     def _new_net(self, x: Tensor) -> Anchored:
         """Return the untrained network; the random state outside stays."""
@@ -140,56 +213,20 @@ def require_maker(network: Any) -> None:
         )
 
 
-def fit_together(surrogates: Sequence[AnchoredSurrogate]) -> None:
-    """Train surrogates of one setting at once: several seeds, or several runs of a study.
+class _OfPairs(nn.Module):
+    """An anchored network as a plain one of rows [X, R], which says itself what is paired with what."""
 
-    Each becomes what its own `fit` would make of it, to rounding, in little more time than one takes.
+    def __init__(self, net: Anchored) -> None:
+        super().__init__()
+        self.net = net
 
-    Parameters
-    ----------
-    surrogates : sequence of AnchoredSurrogate
-        Alike in the number of points, inputs and outputs, and in everything but data, transforms, anchors and
-        the seed of their recipe.
-    """
-    if not surrogates:
-        raise ValueError("there is no surrogate to train.")
-    first = surrogates[0]
-    for surrogate in surrogates:
-        if _setting(surrogate) != _setting(first):
-            raise ValueError("surrogates are trained together only if they differ in data and seed alone.")
-    data = [surrogate._transformed_data() for surrogate in surrogates]
-    for surrogate, (x, _) in zip(surrogates, data, strict=True):
-        surrogate.net = surrogate._new_net(x)
-    _train_nets(surrogates, [x for x, _ in data], [y for _, y in data])
-    for surrogate in surrogates:
-        surrogate._finished()
+    def forward(self, pairs: Tensor) -> Tensor:
+        """Return outputs of shape (p, m) for pairs of shape (p, 2 * d)."""
+        x, anchors = pairs.chunk(2, dim=-1)
+        outputs: Tensor = self.net(x, anchors[None])
+        return outputs
 
 
-def _setting(surrogate: AnchoredSurrogate) -> tuple[Any, ...]:
-    """Return what surrogates that are trained together have in common."""
-    x = surrogate.train_inputs[0]
-    return (
-        x.shape,
-        x.dtype,
-        x.device,
-        surrogate.num_outputs,
-        surrogate.network,
-        replace(surrogate.recipe, seed=0),
-        surrogate.n_train_anchors,
-        surrogate.train_anchors,
-        surrogate.encoding,
-    )
-
-
-def _train_nets(surrogates: Sequence[AnchoredSurrogate], xs: Sequence[Tensor], ys: Sequence[Tensor]) -> None:
-    """Train the networks of surrogates of one setting on their own rows, and set their anchors."""
-    first, n = surrogates[0], len(xs[0])
-    # A row that stands several times in an epoch meets an anchor each time.
-    times = first.n_train_anchors
-    rows = torch.arange(len(xs) * n).view(-1, n).repeat(1, times)
-    recipe = replace(first.recipe, batch_size=first.recipe.batch_size * times)
-    nets = [surrogate.net for surrogate in surrogates]
-    seeds = [surrogate.recipe.seed for surrogate in surrogates]
-    fit_many(nets, torch.cat(list(xs)), torch.cat(list(ys)), recipe, rows=rows, seeds=seeds)
-    for surrogate, x in zip(surrogates, xs, strict=True):
-        surrogate._set_anchors(x)
+def _all_pairs(x: Tensor, anchors: Tensor) -> Tensor:
+    """Return every point with every anchor, rows [X, R] of shape (k * n, 2 * d), anchor by anchor."""
+    return torch.cat([x.repeat(len(anchors), 1), anchors.repeat_interleave(len(x), 0)], dim=1)

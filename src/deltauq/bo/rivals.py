@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Self
 
 import torch
@@ -15,11 +16,15 @@ from gpytorch.mlls import ExactMarginalLogLikelihood
 from torch import Tensor, nn
 
 from deltauq.baselines import DeepEnsemble, DEUPNetwork, MCDropout
-from deltauq.baselines.deup_network import expected_square
-from deltauq.bo._surrogate import SampledSurrogate, Surrogate
+from deltauq.baselines.deup_network import error_surprise, expected_square
+from deltauq.baselines.mc_dropout import add_dropout
+from deltauq.bo._surrogate import SampledSurrogate, Surrogate, train_nets
 from deltauq.bo.anchored import PAPER_NETWORK, PAPER_RECIPE, MakeNetwork, require_maker
 from deltauq.bo.posteriors import independent
+from deltauq.nn.epochs import mix
 from deltauq.nn.recipe import Recipe
+
+Tensors = Sequence[Tensor]
 
 
 class _OfBaseline(SampledSurrogate):
@@ -61,12 +66,23 @@ class DropoutSurrogate(_OfBaseline):
         **words: Any,
     ) -> None:
         super().__init__(train_X, train_Y, **words)
-        self.recipe = recipe
+        self.network, self.recipe = network, recipe
         self.baseline = MCDropout(maker(network, train_X, train_Y), rate, n_samples, seed=recipe.seed)
 
     def _train(self, x: Tensor, y: Tensor) -> None:
         self.baseline.fit(x, y, self.recipe)
         self.net = self.baseline.network_.to(x.device)
+
+    @classmethod
+    def _train_together(cls, surrogates: Sequence[Any], xs: Tensors, ys: Tensors) -> None:
+        seeds = [s.recipe.seed for s in surrogates]
+        nets = [add_dropout(s.baseline._new_network(s.recipe.seed), s.baseline.rate) for s in surrogates]
+        train_nets(nets, xs, ys, surrogates[0].recipe, seeds)
+        for surrogate, net in zip(surrogates, nets, strict=True):
+            surrogate.baseline.network_ = surrogate.net = net
+
+    def _setting(self) -> tuple[Any, ...]:
+        return (*super()._setting(), self.network, replace(self.recipe, seed=0), self.baseline.rate)
 
 
 class EnsembleSurrogate(_OfBaseline):
@@ -96,12 +112,25 @@ class EnsembleSurrogate(_OfBaseline):
         **words: Any,
     ) -> None:
         super().__init__(train_X, train_Y, **words)
-        self.recipe = recipe
+        self.network, self.recipe = network, recipe
         self.baseline = DeepEnsemble(maker(network, train_X, train_Y), n_members)
 
     def _train(self, x: Tensor, y: Tensor) -> None:
         self.baseline.fit(x, y, self.recipe)
         self.nets = self.baseline.members_.to(x.device)
+
+    @classmethod
+    def _train_together(cls, surrogates: Sequence[Any], xs: Tensors, ys: Tensors) -> None:
+        n_members = surrogates[0].baseline.n_members
+        seeds = [s.recipe.seed + k for s in surrogates for k in range(n_members)]
+        nets = [s.baseline._new_network(s.recipe.seed + k) for s in surrogates for k in range(n_members)]
+        train_nets(nets, _repeated(xs, n_members), _repeated(ys, n_members), surrogates[0].recipe, seeds)
+        for k, surrogate in enumerate(surrogates):
+            members = nn.ModuleList(nets[k * n_members : (k + 1) * n_members])
+            surrogate.baseline.members_ = surrogate.nets = members
+
+    def _setting(self) -> tuple[Any, ...]:
+        return (*super()._setting(), self.network, replace(self.recipe, seed=0), self.baseline.n_members)
 
 
 class DEUPSurrogate(Surrogate):
@@ -132,7 +161,7 @@ class DEUPSurrogate(Surrogate):
         **transforms: Any,
     ) -> None:
         super().__init__(train_X, train_Y, **transforms)
-        self.recipe = recipe
+        self.network, self.recipe = network, recipe
         self.baseline = DEUPNetwork(maker(network, train_X, train_Y), min(n_folds, len(train_X)))
 
     def posterior(
@@ -174,6 +203,26 @@ class DEUPSurrogate(Surrogate):
         self.net = self.baseline.network_.to(x.device)
         self.error_net = self.baseline.error_network_.to(x.device)
 
+    @classmethod
+    def _train_together(cls, surrogates: Sequence[Any], xs: Tensors, ys: Tensors) -> None:
+        recipe = surrogates[0].recipe
+        seeds = [s.recipe.seed for s in surrogates]
+        held, errors = _errors_in_folds(surrogates, xs, ys)
+        nets = [s.baseline._new_network(s.recipe.seed) for s in surrogates]
+        train_nets(nets, xs, ys, recipe, seeds)
+        tiny = torch.finfo(errors[0].dtype).tiny ** 0.5
+        scales = [error.square().mean(0).sqrt().clamp_min(tiny) for error in errors]
+        squares = [(error / scale).square() for error, scale in zip(errors, scales, strict=True)]
+        error_nets = [s.baseline._new_network(mix(s.recipe.seed, -1)) for s in surrogates]
+        train_nets(error_nets, held, squares, recipe, seeds, error_surprise)
+        for surrogate, net, error_net, scale in zip(surrogates, nets, error_nets, scales, strict=True):
+            surrogate.baseline.network_ = surrogate.net = net
+            surrogate.baseline.error_network_ = surrogate.error_net = error_net
+            surrogate.baseline.scale_ = scale
+
+    def _setting(self) -> tuple[Any, ...]:
+        return (*super()._setting(), self.network, replace(self.recipe, seed=0), self.baseline.n_folds)
+
     def _variance(self, x: Tensor) -> Tensor:
         """Return the expected squared errors, of shape (n, m), at transformed points of shape (n, d)."""
         return self.baseline.scale_.to(x).square() * expected_square(self.error_net(x))
@@ -208,3 +257,46 @@ def maker(network: MakeNetwork, x: Tensor, y: Tensor) -> Callable[[], nn.Module]
         return network(x.shape[1], y.shape[1]).to(x.dtype)
 
     return make_network
+
+
+def _repeated(tensors: Tensors, times: int) -> list[Tensor]:
+    """Return each tensor several times, one after the other."""
+    return [tensor for tensor in tensors for _ in range(times)]
+
+
+def _errors_in_folds(
+    surrogates: Sequence[DEUPSurrogate], xs: Tensors, ys: Tensors
+) -> tuple[list[Tensor], list[Tensor]]:
+    """Predict points by networks that have not seen them, as `DEUPNetwork` does, for all surrogates at once.
+
+    Parameters
+    ----------
+    surrogates : sequence of k DEUPSurrogates
+    xs, ys : sequences of k tensors of shapes (n, d) and (n, m)
+
+    Returns
+    -------
+    held, errors : lists of k tensors of shapes (h, d) and (h, m)
+        The points that were in a fold, and targets minus predictions there.
+    """
+    n, n_folds = len(xs[0]), surrogates[0].baseline.n_folds
+    size = n // n_folds
+    orders = [
+        torch.randperm(n, generator=torch.Generator().manual_seed(mix(s.recipe.seed, -2))) for s in surrogates
+    ]
+    parts = [
+        (order.roll(-k * size)[size:], order[k * size :][:size]) for order in orders for k in range(n_folds)
+    ]
+    seeds = [s.recipe.seed + k for s in surrogates for k in range(n_folds)]
+    nets = [s.baseline._new_network(s.recipe.seed + k) for s in surrogates for k in range(n_folds)]
+    xs, ys = _repeated(xs, n_folds), _repeated(ys, n_folds)
+    kept_x = [x[kept] for x, (kept, _) in zip(xs, parts, strict=True)]
+    kept_y = [y[kept] for y, (kept, _) in zip(ys, parts, strict=True)]
+    train_nets(nets, kept_x, kept_y, surrogates[0].recipe, seeds)
+    held = [x[fold] for x, (_, fold) in zip(xs, parts, strict=True)]
+    with torch.no_grad():
+        errors = [y[fold] - net(x) for net, x, y, (_, fold) in zip(nets, held, ys, parts, strict=True)]
+    starts = range(0, len(nets), n_folds)
+    return [torch.cat(held[s : s + n_folds]) for s in starts], [
+        torch.cat(errors[s : s + n_folds]) for s in starts
+    ]

@@ -1,4 +1,4 @@
-"""Test functions of the paper, with their domains: to be learned (table1), or to be maximised (table3)."""
+"""Test functions with their domains: to be learned (table1), or to be maximised (table3 and its study)."""
 
 from __future__ import annotations
 
@@ -85,17 +85,17 @@ class Maximisation:
     ----------
     function : callable
         Points of shape (n, d) to values of shape (n,).
-    low, high : float
-        The domain is [low, high]^d.
+    low, high : float or tuple of d floats
+        The domain is [low, high]^d, or a box of other sides.
     maximiser : tuple of d floats
-        The only point, to rounding, where the largest value is reached.
+        A point, to rounding, where the largest value is reached.
     sign : {1, -1}
         -1 where the function is known by its minimum: then its negative is maximised.
     """
 
     function: Callable[[np.ndarray], np.ndarray]
-    low: float
-    high: float
+    low: float | tuple[float, ...]
+    high: float | tuple[float, ...]
     maximiser: tuple[float, ...]
     sign: int = 1
 
@@ -107,7 +107,8 @@ class Maximisation:
     @property
     def bounds(self) -> np.ndarray:
         """Lowest and highest corner of the domain, of shape (2, d), as BoTorch takes them."""
-        return np.array([[self.low] * self.dimension, [self.high] * self.dimension])
+        low, high = (np.broadcast_to(side, self.dimension) for side in (self.low, self.high))
+        return np.array([low, high], dtype=np.float64)
 
     @property
     def maximum(self) -> float:
@@ -120,7 +121,8 @@ class Maximisation:
 
     def sample(self, n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         """Return n uniform points of shape (n, d) and their values of shape (n,)."""
-        x = rng.uniform(self.low, self.high, size=(n, self.dimension))
+        low, high = self.bounds
+        x = rng.uniform(low, high, size=(n, self.dimension))
         return x, self.value(x)
 
 
@@ -131,4 +133,85 @@ MAXIMISATIONS = {
     "ackley": Maximisation(ackley, -5.0, 5.0, (0.0, 0.0), sign=-1),
     "sinusoid": Maximisation(sinusoid, -1.0, 2.0, (1.47860626,)),
 }
-"""The five functions of table3."""
+"""The five functions of table3, each with a single maximiser."""
+
+
+def _of_one(f: Callable[[np.ndarray], np.ndarray]) -> Callable[[np.ndarray], np.ndarray]:
+    return lambda x: f(x[:, 0])
+
+
+def _of_two(f: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> Callable[[np.ndarray], np.ndarray]:
+    return lambda x: f(x[:, 0], x[:, 1])
+
+
+OTHER_MAXIMISATIONS = {
+    "forrester": Maximisation(
+        _of_one(lambda x: (6 * x - 2) ** 2 * np.sin(12 * x - 4)), 0.0, 1.0, (0.75724876,), sign=-1
+    ),
+    "gramacy-lee": Maximisation(
+        _of_one(lambda x: np.sin(10 * np.pi * x) / (2 * x) + (x - 1) ** 4), 0.5, 2.5, (0.54856344,), sign=-1
+    ),
+    "two-sines": Maximisation(
+        _of_one(lambda x: np.sin(x) + np.sin(10 * x / 3)), 2.7, 7.5, (5.14573529,), sign=-1
+    ),
+    "falling-sine": Maximisation(_of_one(lambda x: (1.4 - 3 * x) * np.sin(18 * x)), 0.0, 1.2, (0.96608580,)),
+    "rising-sine": Maximisation(_of_one(lambda x: x * np.sin(x)), 0.0, 10.0, (7.97866571,)),
+    "shubert": Maximisation(
+        _of_one(lambda x: np.sum([k * np.sin((k + 1) * x + k) for k in range(1, 6)], axis=0)),
+        -10.0,
+        10.0,
+        (5.79179448,),
+    ),
+    "branin": Maximisation(
+        _of_two(
+            lambda u, v: (
+                (v - 5.1 / (4 * np.pi**2) * u**2 + 5 / np.pi * u - 6) ** 2
+                + 10 * (1 - 1 / (8 * np.pi)) * np.cos(u)
+                + 10
+            )
+        ),
+        (-5.0, 0.0),
+        (10.0, 15.0),
+        (np.pi, 2.275),
+        sign=-1,
+    ),
+    "camel": Maximisation(
+        _of_two(lambda u, v: (4 - 2.1 * u**2 + u**4 / 3) * u**2 + u * v + (-4 + 4 * v**2) * v**2),
+        (-3.0, -2.0),
+        (3.0, 2.0),
+        (0.08984201, -0.71265640),
+        sign=-1,
+    ),
+    "himmelblau": Maximisation(
+        _of_two(lambda u, v: (u**2 + v - 11) ** 2 + (u + v**2 - 7) ** 2), -5.0, 5.0, (3.0, 2.0), sign=-1
+    ),
+    "rastrigin": Maximisation(
+        lambda x: np.sum(10 + x**2 - 10 * np.cos(2 * np.pi * x), axis=1), -5.12, 5.12, (0.0, 0.0), sign=-1
+    ),
+    "griewank": Maximisation(griewank, -600.0, 600.0, (0.0, 0.0), sign=-1),
+    "drop-wave": Maximisation(
+        _of_two(lambda u, v: (1 + np.cos(12 * np.hypot(u, v))) / (0.5 * (u**2 + v**2) + 2)),
+        -5.12,
+        5.12,
+        (0.0, 0.0),
+    ),
+    "styblinski-tang": Maximisation(
+        lambda x: 0.5 * np.sum(x**4 - 16 * x**2 + 5 * x, axis=1), -5.0, 5.0, (-2.90353403,) * 2, sign=-1
+    ),
+    "michalewicz": Maximisation(
+        _of_two(
+            lambda u, v: np.sin(u) * np.sin(u**2 / np.pi) ** 20 + np.sin(v) * np.sin(2 * v**2 / np.pi) ** 20
+        ),
+        0.0,
+        np.pi,
+        (2.20290552, np.pi / 2),
+    ),
+    "three-hump": Maximisation(
+        _of_two(lambda u, v: 2 * u**2 - 1.05 * u**4 + u**6 / 6 + u * v + v**2),
+        -5.0,
+        5.0,
+        (0.0, 0.0),
+        sign=-1,
+    ),
+}
+"""Functions to choose settings on, so that those of table3 stay unseen; some have several maximisers."""

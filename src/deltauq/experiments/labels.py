@@ -8,6 +8,8 @@ ENCODINGS = {"identity": "X", "difference": "X − R", "two-anchor": "X − R₁
 
 METHODS = {
     "delta-uq": "Δ-UQ",
+    "delta-uq-paper": "Δ-UQ, the paper's setting",
+    "gp": "Gaussian process",
     "ensemble": "ensemble",
     "deup": "DEUP",
     "plain": "plain",
@@ -34,5 +36,13 @@ DATASETS = {
     for table in OPENML.values()
 }
 
-LABELS = {**ENCODINGS, **METHODS, **DATASETS, "dataset": "data set"}
+FUNCTIONS = {
+    "booth": "Booth",
+    "levi": "Lévi N. 13",
+    "multi-optima": "Multi-Optima",
+    "ackley": "Ackley",
+    "sinusoid": "Sinusoid",
+}
+
+LABELS = {**ENCODINGS, **METHODS, **DATASETS, **FUNCTIONS, "dataset": "data set"}
 """Value of a word, or the word itself, to what is shown; what is not listed is shown as it is."""

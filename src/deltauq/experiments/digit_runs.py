@@ -1,0 +1,223 @@
+"""MNIST digits by thickness: the data, generator, forward models and classifier of `table4`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from deltauq.data.images import load_images
+from deltauq.experiments.artifacts import shared_file
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from deltauq.inverse import Generator
+    from deltauq.nn.recipe import Recipe
+
+VERSION = 1
+"""Of everything in this file that arrays in the cache depend on and their configuration does not say."""
+THRESHOLD = 0.2
+"""A pixel brighter than this counts for the thickness."""
+THICKEST = 200
+"""Of the images that generator and forward models are trained on."""
+N_LATENT = 100
+N_ANCHORS = 10
+N_MEMBERS = 3
+DROPOUT = 0.1
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much work is done.
+
+    Attributes
+    ----------
+    images : int or None
+        MNIST's training images, the first of them; None for all.
+    restarts, steps : int
+        Of the search for every target.
+    generator, forward, classifier : mapping
+        Words of a `Recipe`.
+    """
+
+    images: int | None
+    restarts: int
+    steps: int
+    generator: Mapping[str, Any]
+    forward: Mapping[str, Any]
+    classifier: Mapping[str, Any]
+
+    def configuration(self, model: str, seed: int) -> dict[str, Any]:
+        """Return what the arrays of a model depend on."""
+        return {"table4": VERSION, "model": model, "seed": seed, "size": asdict(self)}
+
+
+@dataclass(frozen=True)
+class Digits:
+    """Images with their thickness.
+
+    Attributes
+    ----------
+    x : tensor of shape (n, 784)
+        In [0, 1].
+    y : tensor of shape (n, 1)
+        Standardised thickness.
+    mean, std : float
+        What it was standardised with.
+    """
+
+    x: Tensor
+    y: Tensor
+    mean: float
+    std: float
+
+
+def thickness(x: Any) -> Any:
+    """Return how many of the pixels, along the last axis, are brighter than the threshold."""
+    return (x > THRESHOLD).sum(-1)
+
+
+def digits_up_to(thickest: float, images: np.ndarray) -> Digits:
+    """Return those images, of shape (n, 28, 28) in bytes, that are no thicker than this."""
+    x = _pixels(images)
+    y = thickness(x)[:, None].float()
+    thin = y[:, 0] <= thickest
+    if not thin.any():
+        raise ValueError(f"the training range is empty: none of {len(x)} images has thickness ≤ {thickest}.")
+    x, y = x[thin], y[thin]
+    mean, std = float(y.mean()), float(y.std(correction=0))
+    if std == 0.0:
+        raise ValueError(f"every image of the training range has the same thickness, {mean:g}.")
+    return Digits(x, (y - mean) / std, mean, std)
+
+
+@lru_cache(maxsize=1)
+def training_digits(n: int | None) -> Digits:
+    """Return the training range of the first n images of MNIST."""
+    return digits_up_to(THICKEST, _pictures(n)[0])
+
+
+def generator(seed: int, size: Size) -> Generator:
+    """Return the generator that all methods share, trained unless it is in the cache."""
+    import torch
+
+    from deltauq.inverse import Generator, fit_generator
+
+    torch.manual_seed(seed)
+    g = Generator((784,), N_LATENT, output="sigmoid")
+
+    def train() -> None:
+        digits = training_digits(size.images)
+        fit_generator(g, digits.x, digits.y, recipe(size.generator, seed))
+
+    return _cached(g, train, f"table4-generator-{seed}", size.configuration("generator", seed))
+
+
+def classifier(seed: int, size: Size) -> nn.Module:
+    """Return a small convolutional network that tells digits of any thickness apart."""
+    import torch
+    from torch import nn
+
+    from deltauq.nn.engine import fit
+
+    torch.manual_seed(seed)
+    net = nn.Sequential(
+        nn.Unflatten(1, (1, 28, 28)),
+        *(nn.Conv2d(1, 16, 3), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Conv2d(16, 32, 3), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Flatten(), nn.Linear(800, 10)),
+    )
+
+    def train() -> None:
+        images, classes = _pictures(size.images)
+        y = torch.from_numpy(classes.astype(np.int64))
+        fit(net, _pixels(images), y, recipe(size.classifier, seed))
+
+    return _cached(net, train, f"table4-classifier-{seed}", size.configuration("classifier", seed))
+
+
+def forward_model(method: str, seed: int, size: Size) -> Any:
+    """Return the trained forward model of a method; all are of the same network, and plain is a member."""
+    from deltauq.baselines import DeepEnsemble, MCDropout
+    from deltauq.nn import Anchored
+
+    if method == "plain":
+        return _trained(_network, seed, size)
+    if method == "ensemble":
+        seeds = [seed + 1000 * k for k in range(N_MEMBERS)]
+        return DeepEnsemble.from_members([_trained(_network, member, size) for member in seeds])
+    if method == "mc-dropout":
+        digits = training_digits(size.images)
+        model = MCDropout(_network, DROPOUT, N_ANCHORS, seed=seed)
+        return model.fit(digits.x, digits.y, recipe(size.forward, seed))
+    # The paper pairs a batch with itself in reverse order.
+    return _trained(lambda: Anchored(_network(), N_ANCHORS, train_anchors="reverse"), seed, size)
+
+
+def recipe(words: Mapping[str, Any], seed: int) -> Recipe:
+    """Return a recipe of these words."""
+    from deltauq.nn.recipe import Recipe
+
+    return Recipe(**words, batch_size=128, seed=seed)
+
+
+def _network() -> nn.Module:
+    from deltauq.nn import MLP
+
+    return MLP(784, 1, hidden=(512, 512, 512, 512))
+
+
+def _trained(make: Callable[[], nn.Module], seed: int, size: Size) -> nn.Module:
+    """Return a new network that has learned to tell the thickness."""
+    import torch
+
+    from deltauq.nn.engine import fit
+
+    digits = training_digits(size.images)
+    torch.manual_seed(seed)
+    net = make()
+    fit(net, digits.x, digits.y, recipe(size.forward, seed))
+    return net
+
+
+def shared_arrays(
+    name: str, configuration: Mapping[str, Any], make: Callable[[], Mapping[str, np.ndarray]]
+) -> dict[str, np.ndarray]:
+    """Return arrays by name that `make` gives, from the cache if they are there; see `shared_file`."""
+
+    def write(path: Path) -> None:
+        with path.open("wb") as file:
+            np.savez(file, **make())  # type: ignore[arg-type]
+
+    with np.load(shared_file(name, configuration, ".npz", write), allow_pickle=False) as stored:
+        return {key: stored[key] for key in stored.files}
+
+
+def _cached(net: Any, train: Callable[[], None], name: str, configuration: dict[str, Any]) -> Any:
+    """Return a network with its trained weights, on a GPU where there is one."""
+    import torch
+
+    def make() -> dict[str, np.ndarray]:
+        train()
+        return {key: weight.detach().cpu().numpy() for key, weight in net.state_dict().items()}
+
+    arrays = shared_arrays(name, configuration, make)
+    net.load_state_dict({key: torch.from_numpy(array) for key, array in arrays.items()})
+    return net.to("cuda" if torch.cuda.is_available() else "cpu").eval()
+
+
+def _pictures(n: int | None) -> tuple[np.ndarray, np.ndarray]:
+    images, classes = load_images("mnist-train")
+    return np.asarray(images[:n]), np.asarray(classes[:n])
+
+
+def _pixels(images: np.ndarray) -> Tensor:
+    """Return images in bytes as numbers in [0, 1], of shape (n, 784)."""
+    import torch
+
+    return torch.from_numpy(images.reshape(len(images), -1) / np.float32(255))

@@ -1,0 +1,50 @@
+"""What a forward model says about inputs, with gradients to them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from deltauq.baselines._network import SampledBaseline
+from deltauq.core import Posterior
+
+Forward = Any
+"""A model that speaks `Posterior`, or a function that gives one number for each input."""
+
+Said = tuple[Tensor, Tensor | None]
+"""Mean and variance, of shape (n,) both; None for the variance where a model has no uncertainty."""
+
+
+def ask(f: Forward, x: Tensor) -> Said:
+    """Return mean and variance of what a forward model says about inputs of shape (n, ...)."""
+    posterior = _posterior_of(f)
+    if posterior is None:
+        outputs = f(x)
+        if not isinstance(outputs, Tensor):
+            raise TypeError(f"f must return a tensor or speak Posterior, got {type(outputs).__name__}.")
+        return _one_number_a_row(outputs, len(x)), None
+    found = posterior(x)
+    return _one_number_a_row(found.mean, len(x)), _one_number_a_row(found.var, len(x))
+
+
+def _posterior_of(f: Forward) -> Callable[[Tensor], Posterior] | None:
+    """Return a model's posterior with gradients, or None where it speaks none."""
+    if isinstance(f, SampledBaseline):
+        # Its own posterior keeps no gradients.
+        return lambda x: _over_functions(f, x)
+    posterior: Callable[[Tensor], Posterior] | None = getattr(f, "posterior", None)
+    return posterior
+
+
+def _over_functions(f: SampledBaseline, x: Tensor) -> Posterior:
+    var, mean = torch.var_mean(torch.stack([function(x) for function in f._functions()]), 0, correction=0)
+    return Posterior(mean, var)
+
+
+def _one_number_a_row(outputs: Tensor, n: int) -> Tensor:
+    if outputs.shape not in ((n,), (n, 1)):
+        raise ValueError(f"f must give one number for each of {n} inputs, got shape {tuple(outputs.shape)}.")
+    return outputs.reshape(n)

@@ -1,0 +1,70 @@
+"""A conditional generator: inputs for a target, one for every point of a cube of latents."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+OUTPUTS = ("linear", "sigmoid")
+
+
+class Generator(nn.Module):
+    """The paper's inverse model: a perceptron that turns a target y and latents z into an input.
+
+    Parameters
+    ----------
+    shape : sequence of int
+        Of one input.
+    n_latent : int, default=100
+        Latents, whose prior is uniform on [-1, 1].
+    hidden : sequence of int, default=(128, 256, 512, 1024)
+    output : {"linear", "sigmoid"}
+        "sigmoid" for inputs in [0, 1], such as pixels.
+    """
+
+    def __init__(
+        self,
+        shape: Sequence[int],
+        n_latent: int = 100,
+        hidden: Sequence[int] = (128, 256, 512, 1024),
+        *,
+        output: str = "linear",
+    ) -> None:
+        super().__init__()
+        if not shape or min(shape) < 1:
+            raise ValueError(f"shape must be that of one input, got {tuple(shape)}.")
+        if n_latent < 1:
+            raise ValueError(f"n_latent must be at least 1, got {n_latent}.")
+        if output not in OUTPUTS:
+            raise ValueError(f"output must be one of {list(OUTPUTS)}, got {output!r}.")
+        self.shape, self.n_latent, self.output = tuple(shape), n_latent, output
+        self.layers = perceptron(1 + n_latent, hidden, math.prod(shape))
+
+    def forward(self, y: Tensor, z: Tensor) -> Tensor:
+        """Return inputs of shape (n, *shape) for standardised targets (n, 1) and latents (n, n_latent)."""
+        outputs: Tensor = self.layers(torch.cat([y, z], dim=1))
+        if self.output == "sigmoid":
+            outputs = outputs.sigmoid()
+        return outputs.unflatten(1, self.shape)
+
+    @torch.no_grad()
+    def sample(self, y: Tensor, seed: int = 0) -> Tensor:
+        """Return inputs of shape (n, *shape) for standardised targets of shape (n, 1), latents at random."""
+        return self(y, uniform(len(y), self.n_latent, seed).to(y))
+
+
+def uniform(n: int, d: int, seed: int) -> Tensor:
+    """Return n points of the cube [-1, 1]^d; the same ones on every device."""
+    return 2.0 * torch.rand(n, d, generator=torch.Generator().manual_seed(seed)) - 1.0
+
+
+def perceptron(n_in: int, hidden: Sequence[int], n_out: int) -> nn.Sequential:
+    """Return a perceptron with leaky ReLUs of slope 0.2."""
+    layers: list[nn.Module] = []
+    for width in hidden:
+        layers += [nn.Linear(n_in, width), nn.LeakyReLU(0.2)]
+        n_in = width
+    return nn.Sequential(*layers, nn.Linear(n_in, n_out))

@@ -1,0 +1,193 @@
+"""The search: closed forms, what uncertainty changes, what goes wrong."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from deltauq.baselines import DeepEnsemble, MCDropout
+from deltauq.core import Posterior
+from deltauq.inverse import Generator, search
+from deltauq.inverse.search import FLOOR, laplace_loss
+from deltauq.nn import MLP, Anchored
+from deltauq.nn.recipe import Recipe
+
+
+def identity(y, z):
+    return z
+
+
+def total(x):
+    return x.sum(1)
+
+
+class Speaks:
+    """A forward model of given mean and variance."""
+
+    def __init__(self, mean, var):
+        self.mean, self.var = mean, var
+
+    def posterior(self, x):
+        return Posterior(self.mean(x), self.var(x))
+
+
+def test_the_loss_is_a_laplacian_likelihood():
+    rng = np.random.default_rng(0)
+    mean, y = torch.from_numpy(rng.normal(size=(2, 50)))
+    b = torch.from_numpy(rng.uniform(0.05, 3.0, 50))
+    expected = -torch.distributions.Laplace(mean, b).log_prob(y) - np.log(2.0)
+    torch.testing.assert_close(laplace_loss((mean, b**2), y), expected)
+
+
+def test_certainty_is_rewarded_down_to_a_floor():
+    var = torch.tensor([0.0, 1e-12, FLOOR**2], requires_grad=True)
+    loss = laplace_loss((torch.zeros(3), var), torch.zeros(3))
+    torch.testing.assert_close(loss, torch.full((3,), float(np.log(FLOOR))))
+    loss.sum().backward()
+    assert var.grad.isfinite().all()
+
+
+def test_targets_within_reach_are_met():
+    found = search(identity, total, [-1.0, 0.5, 2.0], n_latent=4, n_restarts=7, n_steps=300)
+    assert found.x.shape == found.z.shape == (3, 7, 4) and found.mean.shape == found.loss.shape == (3, 7)
+    torch.testing.assert_close(found.mean, found.x.sum(-1))
+    np.testing.assert_allclose(found.mean, np.repeat([[-1.0], [0.5], [2.0]], 7, axis=1), atol=0.05)
+    assert found.std is None and not found.diverged.any()
+
+
+def test_latents_stay_in_their_prior():
+    found = search(identity, total, [100.0, -100.0], n_latent=3, n_restarts=5, n_steps=200, lr=0.1)
+    torch.testing.assert_close(found.z[0], torch.ones(5, 3))
+    torch.testing.assert_close(found.z[1], -torch.ones(5, 3))
+
+
+def test_units_of_y_are_those_of_the_targets():
+    words = {"n_latent": 2, "n_restarts": 3, "n_steps": 100}
+    plain = search(identity, total, [0.5, -1.0], **words)
+    scaled = search(identity, total, [110.0, 80.0], y_mean=100.0, y_std=20.0, **words)
+    torch.testing.assert_close(scaled.x, plain.x)
+    torch.testing.assert_close(scaled.mean, 100.0 + 20.0 * plain.mean)
+
+
+def test_of_equally_good_inputs_the_certain_one_is_found():
+    certain_at_zero = Speaks(lambda x: x[:, :1], lambda x: 0.01 + x[:, 1:] ** 2)
+    found = search(identity, certain_at_zero, [0.3, -0.6], n_latent=2, n_restarts=10, n_steps=500)
+    np.testing.assert_allclose(found.x[..., 0], np.repeat([[0.3], [-0.6]], 10, axis=1), atol=0.02)
+    np.testing.assert_allclose(found.x[..., 1], 0.0, atol=0.02)
+    np.testing.assert_allclose(found.std, 0.1, atol=0.01)
+
+
+def test_a_target_does_not_depend_on_the_others_nor_on_the_batch():
+    f = Speaks(lambda x: x.sum(1), lambda x: 0.1 + x.square().sum(1))
+    together = search(identity, f, [0.2, 0.9], n_latent=3, n_restarts=4, n_steps=50)
+    alone = search(identity, f, [0.9], n_latent=3, n_restarts=4, n_steps=50)
+    torch.testing.assert_close(together.z[1], alone.z[0])
+
+
+def test_the_best_point_is_kept_and_not_the_last():
+    # Steps this long only jump about.
+    found = search(identity, total, [0.5], n_latent=2, n_restarts=20, n_steps=50, lr=0.9)
+    start = search(identity, total, [0.5], n_latent=2, n_restarts=20, n_steps=1, lr=1e-9)
+    assert (found.loss <= start.loss).all() and found.loss.mean() < 0.5 * start.loss.mean()
+    torch.testing.assert_close(found.loss, (found.mean - 0.5).abs())
+
+
+def test_more_steps_find_no_worse_and_the_seed_decides():
+    losses = [
+        search(identity, total, [1.7], n_latent=3, n_restarts=6, n_steps=n, seed=3).loss for n in (5, 20, 80)
+    ]
+    assert (losses[0] >= losses[1]).all() and (losses[1] >= losses[2]).all()
+    again = search(identity, total, [1.7], n_latent=3, n_restarts=6, n_steps=5, seed=3)
+    other = search(identity, total, [1.7], n_latent=3, n_restarts=6, n_steps=5, seed=4)
+    assert torch.equal(again.loss, losses[0]) and not torch.equal(other.loss, losses[0])
+
+
+def test_a_search_that_diverges_keeps_its_best_point_and_says_so():
+    def breaks_high(x):
+        return torch.where(x[:, 0] > 0.95, torch.nan, x[:, 0])
+
+    starts = search(identity, total, [0.0], n_latent=1, n_restarts=30, n_steps=1, lr=1e-9).z
+    assert starts.max() < 0.95, "otherwise the starts themselves are refused"
+    with pytest.warns(UserWarning, match=r"30 of 60 searches met values that are not finite"):
+        found = search(identity, breaks_high, [2.0, 0.0], n_latent=1, n_restarts=30, n_steps=300, lr=0.05)
+    assert found.diverged[0].all() and not found.diverged[1].any()
+    assert found.mean.isfinite().all() and (found.mean[0] > 0.8).all()
+    np.testing.assert_allclose(found.mean[1], 0.0, atol=0.05)
+
+
+@pytest.fixture(scope="module")
+def forwards():
+    """Trained forward models of 6 inputs: plain, dropout, ensemble, anchored."""
+    torch.manual_seed(0)
+    x = 2.0 * torch.rand(200, 6) - 1.0
+    y = x.sum(1, keepdim=True)
+    recipe = Recipe(epochs=40, batch_size=50, lr=3e-3)
+
+    def network():
+        return MLP(6, 1, (32, 32))
+
+    from deltauq.nn.engine import fit
+
+    anchored = Anchored(network(), n_anchors=5)
+    fit(anchored, x, y, recipe)
+    ensemble = DeepEnsemble(network, 3).fit(x, y, recipe)
+    return {
+        "plain": ensemble.members_[0],
+        "dropout": MCDropout(network, 0.1, 5).fit(x, y, recipe),
+        "ensemble": ensemble,
+        "anchored": anchored,
+    }
+
+
+@pytest.mark.parametrize("name", ["plain", "dropout", "ensemble", "anchored"])
+def test_every_forward_model_is_searched_and_left_as_it_was(name, forwards):
+    f = forwards[name]
+    g = Generator((6,), 4, (16,)).train()
+    before = [weight.detach().clone() for weight in g.parameters()]
+    found = search(g, f, [0.0, 0.2], n_restarts=5, n_steps=150, lr=0.05)
+    with torch.no_grad():
+        x = found.x.flatten(0, 1)
+        expected = f(x) if name == "plain" else f.posterior(x).mean
+    torch.testing.assert_close(found.mean.flatten(), expected[:, 0])
+    assert (found.std is None) == (name == "plain")
+    first = search(g, f, [0.0, 0.2], n_restarts=5, n_steps=1, lr=1e-9)
+    assert found.loss.mean() < first.loss.mean()
+    assert g.training and all(weight.grad is None for weight in g.parameters())
+    assert all(torch.equal(a, b) for a, b in zip(before, g.parameters(), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("g", "f", "targets", "words", "complaint"),
+    [
+        (identity, total, [1.0, np.nan], {}, r"targets must be finite, got \[1.0, nan\]"),
+        (identity, total, [np.inf], {}, "targets must be finite"),
+        (identity, total, [], {}, r"targets must be a list of numbers, got shape \(0,\)"),
+        (identity, total, 3.0, {}, r"targets must be a list of numbers, got shape \(\)"),
+        (identity, total, [1.0], {"n_latent": None}, "give n_latent"),
+        (identity, total, [1.0], {"n_restarts": 0}, "n_restarts must be an integer of at least 1, got 0"),
+        (identity, total, [1.0], {"n_steps": 1.5}, "n_steps must be an integer of at least 1, got 1.5"),
+        (identity, total, [1.0], {"lr": 0.0}, "lr must be positive, got 0.0"),
+        (identity, total, [1.0], {"y_std": 0.0}, "y_std positive, got 0.0 and 0.0"),
+        (identity, nn.Linear(5, 1), [1.0], {}, r"f does not take what g gives, of shape \(50, 3\)"),
+        (
+            Generator((5,), 7, (8,)),
+            total,
+            [1.0],
+            {},
+            r"g does not take targets of shape \(50, 1\) and latents",
+        ),
+        (identity, nn.Linear(3, 2), [1.0], {}, r"one number for each of 50 inputs, got shape \(50, 2\)"),
+        (lambda y, z: z[:3], total, [1.0], {}, "g must give one input for each of 50 latents"),
+        (lambda y, z: z / 0.0, total, [1.0], {}, "g gives values that are not finite"),
+        (identity, lambda x: total(x) * np.nan, [1.0], {}, "f gives values that are not finite"),
+        (identity, lambda x: total(x).detach(), [1.0], {}, "no gradient flows"),
+    ],
+)
+def test_bad_input(g, f, targets, words, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        search(g, f, targets, **{"n_latent": 3, **words})
+
+
+def test_a_forward_model_that_returns_no_tensor():
+    with pytest.raises(TypeError, match="got list"):
+        search(identity, lambda x: [0.0], [1.0], n_latent=3)
