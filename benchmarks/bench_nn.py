@@ -8,7 +8,7 @@ takes twice as many columns, which makes (4a + 3b) / (2a + 3b) = 1.25 times the 
 weights there and the b after it (no gradient reaches the input, so the first layer has two products a step,
 others three). Where the first layer is small, as in a convolutional network, anchoring costs next to nothing.
 Fewer distinct anchors in a batch, each shared by several rows, need fewer products but more kernels: with 8
-anchors for 128 rows a step was measured at 1.15 times, with 16 at 1.18, with 32 at 1.24, which is too little to
+anchors for 128 rows a step was measured at 1.15 times, with 16 at 1.18, with 32 at 1.24: too little to
 give up an anchor of its own for every row.
 """
 

@@ -1,6 +1,5 @@
-"""`deltauq assess` as a user runs it, and how it reads the user's table."""
+"""`deltauq assess` as a user runs it."""
 
-import gzip
 import json
 import subprocess
 import sys
@@ -8,11 +7,9 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.datasets import load_diabetes, load_iris
+from sklearn.datasets import load_diabetes
 
-from deltauq.cli.complaints import BadInput
-from deltauq.cli.models import ModelWord, build_model
-from deltauq.cli.tables import UserTable, load_table, read_frame
+from deltauq.tables.models import ModelWord
 
 WITHOUT = "import sys; sys.modules[{name!r}] = None; from deltauq.cli import main; main()"
 
@@ -31,10 +28,6 @@ def assert_one_line(done, *words):
         assert word in lines[0]
 
 
-def load(file, target="y", task="auto", max_rows=1000, seed=0):
-    return load_table(file, target, task, max_rows, seed)
-
-
 @pytest.fixture
 def diabetes(tmp_path):
     """A table with gaps, words, a constant, row numbers and names."""
@@ -47,9 +40,6 @@ def diabetes(tmp_path):
     file = tmp_path / "diabetes.csv"
     frame.to_csv(file)
     return file
-
-
-# -- the command -----------------------------------------------------------------------------------------
 
 
 def test_a_table_with_all_that_tables_have(diabetes, tmp_path):
@@ -93,7 +83,8 @@ def test_bad_input_gets_one_line(diabetes, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "words"), [("pandas", "pip install pandas"), ("rich", "pip install 'deltauq[cli,report]'")]
+    ("name", "words"),
+    [("pandas", "pip install 'deltauq[tables]'"), ("rich", "pip install 'deltauq[cli,report]'")],
 )
 def test_what_is_missing_is_named(name, words, diabetes):
     assert_one_line(run(diabetes, "--target", "y", program=WITHOUT.format(name=name)), name, words)
@@ -106,140 +97,6 @@ def test_every_model_on_both_tasks(word, target, diabetes):
     done = run(diabetes, "--target", target, "--model", word, "--folds", "2", "--json")
     assert (done.returncode, done.stderr) == (0, "")
     assert json.loads(done.stdout)["task"] == ("regression" if target == "y" else "classification")
-
-
-# -- the table -------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
-@pytest.mark.parametrize("packed", [False, True])
-def test_delimiters_are_found(delimiter, packed, tmp_path):
-    text = pd.DataFrame({"a": [1.5, 2.5, 3.5], "b": ["u", "u", "v"], "y": [1.25, 2.0, 3.0]}).to_csv(
-        sep=delimiter, index=False
-    )
-    file = tmp_path / ("x.csv.gz" if packed else "x.csv")
-    file.write_bytes(gzip.compress(text.encode()) if packed else text.encode("utf-8-sig"))
-    table = load(file)
-    assert list(table.X.columns) == ["a", "b"] or list(table.X.columns) == ["a"]
-    assert table.y.tolist() == [1.25, 2.0, 3.0]
-
-
-def test_a_decimal_comma_is_understood(tmp_path):
-    file = tmp_path / "x.csv"
-    file.write_text("a;y\n1,5;2,25\n2,5;3,5\n3,5;1,0\n")
-    table = load(file)
-    assert (table.X.a.tolist(), table.y.tolist()) == ([1.5, 2.5, 3.5], [2.25, 3.5, 1.0])
-
-
-def test_parquet_keeps_its_types(tmp_path):
-    file = tmp_path / "x.parquet"
-    days = pd.date_range("2024-01-01", periods=4)
-    pd.DataFrame({"day": days, "on": [True, False, True, True], "y": [1.5, 2.0, 3.0, 9.0]}).to_parquet(file)
-    table = load(file)
-    assert table.X.day.tolist() == [0.0, 1.0, 2.0, 3.0]
-    assert table.X["on"].tolist() == [1.0, 0.0, 1.0, 1.0]
-
-
-def test_rows_without_a_target_are_left_out_and_counted(tmp_path):
-    file = tmp_path / "x.csv"
-    file.write_text("a,y\n1,1.5\n2,\n3,2.5\n4,\n")
-    table = load(file)
-    assert table.y.tolist() == [1.5, 2.5] and table.X.a.tolist() == [1.0, 3.0]
-    assert table.notes[0] == "2 of 4 rows were left out: y is missing there."
-
-
-def test_more_rows_than_asked_for_are_drawn_at_random(tmp_path):
-    file = tmp_path / "x.csv"
-    pd.DataFrame({"a": np.arange(100), "y": np.arange(100) / 2}).to_csv(file, index=False)
-    one, same, other = (load(file, max_rows=20, seed=seed) for seed in (0, 0, 1))
-    assert len(one.y) == 20 and one.y.tolist() == same.y.tolist() != other.y.tolist()
-    assert (one.X.a / 2).tolist() == one.y.tolist()
-    assert "20 of 100 rows" in one.notes[0]
-
-
-@pytest.mark.parametrize(
-    ("values", "task"),
-    [
-        (["a", "b", "a", "b"], "classification"),
-        ([True, False, True, False], "classification"),
-        ([0, 1, 1, 0], "classification"),
-        ([0.5, 1.0, 1.5, 1.5], "regression"),
-        (list(range(11)) * 2, "regression"),
-    ],
-)
-def test_the_task_follows_from_the_target(values, task, tmp_path):
-    file = tmp_path / "x.csv"
-    pd.DataFrame({"a": np.arange(len(values)), "y": values}).to_csv(file, index=False)
-    assert load(file).task == task
-
-
-@pytest.mark.parametrize(
-    ("text", "words", "message"),
-    [
-        ("", {}, "x.csv is empty"),
-        ("a,y\n", {}, "x.csv has no rows"),
-        ("a,y\n1,\n2,\n", {}, "y is missing in every row"),
-        ("a,y\n1,5\n2,5\n", {}, "y is 5 in every row"),
-        ("a,b\n1,5\n2,6\n", {"target": "zzz"}, "the columns are a, b"),
-        ("age,Sex,y\n1,5,1\n2,6,3\n", {"target": "sexx"}, 'no column "sexx": did you mean "Sex"'),
-        ("a,y\n1,u\n2,v\n3,u\n", {"task": "regression"}, "y is not numeric"),
-        ("a,y\n1,u\n2,v\n3,w\n", {}, "3 classes in 3 rows"),
-        ("a,y\n1,1.5\n1,2.5\n", {}, "no columns left"),
-        ("a,y\n1,1.5\n2,inf\n3,1\n", {}, "infinite"),
-        ("a,y\n1,2,3,4\n1,2\n1,2,3,4,5\n", {}, "cannot read"),
-        (b"a,y\n1,\xff\xfe\n", {}, "cannot read"),
-    ],
-)
-def test_bad_tables_are_refused_in_one_line(text, words, message, tmp_path):
-    file = tmp_path / "x.csv"
-    file.write_bytes(text if isinstance(text, bytes) else text.encode())
-    with pytest.raises(BadInput, match=message) as caught:
-        load(file, **words)
-    assert "\n" not in str(caught.value)
-
-
-def test_a_folder_is_no_table(tmp_path):
-    with pytest.raises(BadInput, match="is a folder"):
-        load(tmp_path)
-
-
-def test_words_become_columns_and_units_go_where_they_matter():
-    bunch = load_iris(as_frame=True)
-    frame = bunch.data.assign(colour=["red", "blue"] * 75)
-    table = UserTable(frame, np.asarray(bunch.target, dtype=str), "classification")
-    scaled = build_model(ModelWord.svm, table)[:-1].fit_transform(table.X, table.y)
-    assert scaled.shape == (150, 6)
-    np.testing.assert_allclose(scaled[:, :4].std(axis=0), 1.0)
-    np.testing.assert_array_equal(np.unique(scaled[:, 4:]), [0.0, 1.0])
-    raw = build_model(ModelWord.forest, table)[:-1].fit_transform(table.X, table.y)
-    np.testing.assert_allclose(raw[:, :4], bunch.data)
-
-
-@pytest.mark.parametrize("suffix", [".csv", ".CSV.GZ", ".csv.bz2", ".csv.xz", ".PARQUET"])
-def test_packed_files_are_read_whatever_the_case_of_their_names(tmp_path, suffix):
-    frame = pd.DataFrame({"a": [1.5, 2.5], "y": [3.0, 4.0]})
-    path = tmp_path / f"table{suffix}"
-    if suffix == ".PARQUET":
-        frame.to_parquet(path)
-    else:
-        packing = {".gz": "gzip", ".bz2": "bz2", ".xz": "xz"}.get(path.suffix.lower())
-        frame.to_csv(path, index=False, compression=packing)
-    pd.testing.assert_frame_equal(read_frame(path), frame)
-
-
-def test_an_archive_is_refused(tmp_path):
-    path = tmp_path / "table.zip"
-    path.write_bytes(b"PK")
-    with pytest.raises(BadInput, match="unpack it first"):
-        read_frame(path)
-
-
-def test_a_delimiter_too_many_does_not_shift_the_columns(tmp_path):
-    path = tmp_path / "table.csv"
-    path.write_text("a,b,y\n1,2,3,\n4,5,6,\n")
-    assert read_frame(path).to_dict("list") == {"a": [1, 4], "b": [2, 5], "y": [3, 6]}
-    path.write_text("a,b,y\nfirst,1,2,3\nsecond,4,5,6\n")  # names of the rows, as R writes them
-    assert read_frame(path).to_dict("list") == {"a": [1, 4], "b": [2, 5], "y": [3, 6]}
 
 
 @pytest.mark.parametrize("unit", [1e-200, 1e200])

@@ -2,8 +2,6 @@
 
 import json
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from enum import StrEnum
 from importlib import import_module
 from pathlib import Path
@@ -11,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 
-from deltauq.cli.complaints import BadInput, check_writable, complaint_about
-from deltauq.cli.models import ModelWord, build_model
-from deltauq.cli.progress import progress_bar
-from deltauq.cli.tables import UserTable, load_table
+from deltauq.cli.complaints import BadInput, check_writable, complaint_about, told_in_one_line
+from deltauq.cli.progress import counting_bar
+from deltauq.tables.models import ModelWord, build_model
+from deltauq.tables.problem import UserTable, load_table
 
 if TYPE_CHECKING:
     from deltauq.assessment import Assessment
@@ -36,7 +34,7 @@ def register(app: Any) -> None:
 
     @app.command()
     def assess(
-        file: Annotated[Path, typer.Argument(help="A table: CSV (also .gz) or Parquet.")],
+        file: Annotated[Path, typer.Argument(help="A table: CSV (also .gz), Parquet or Arrow.")],
         target: Annotated[str, typer.Option(help="The column to predict.")],
         model: Annotated[
             ModelWord, typer.Option(help="The model to assess; a forest has 50 trees.")
@@ -68,7 +66,8 @@ def register(app: Any) -> None:
             "n_jobs": jobs,
             "random_state": seed,
         }
-        table = load_table(file, target, task.value, max_rows, seed)
+        with told_in_one_line():
+            table = load_table(file, target, task.value, max_rows, seed)
         found = run_assess(table, model, words)
         if html is not None:
             with complaint_about(html):
@@ -117,7 +116,7 @@ def run_assess(table: UserTable, word: ModelWord, words: dict[str, Any]) -> "Ass
         y = table.y / largest
         unit = largest * float(y.std())
         y = (y - y.mean()) / y.std()
-    with warnings.catch_warnings(), _progress() as tick:
+    with warnings.catch_warnings(), counting_bar("fits") as tick:
         # Of categories that a fold has not met, and of networks that might have gained by more epochs.
         warnings.simplefilter("ignore")
         try:
@@ -154,14 +153,3 @@ def show(found: "Assessment", notes: list[str]) -> None:
         grid.add_row(*cells, style="bold" if method == found.verdict.method else "")
     console.print(grid)
     console.print(Text(f"\n{found.verdict.sentence}"))
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[int, int], None]]:
-    """Show a progress bar on stderr, and yield the function that moves it after each fit."""
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
-
-    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("fits"), TimeElapsedColumn())
-    with progress_bar(*columns) as progress:
-        bar = progress.add_task("", total=None)
-        yield lambda done, total: progress.update(bar, completed=done, total=total)

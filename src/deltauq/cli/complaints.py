@@ -21,6 +21,21 @@ def complaint_about(out: Path) -> Iterator[None]:
         raise BadInput(f"cannot write {out}: {error.strerror or error}") from error
 
 
+@contextmanager
+def told_in_one_line() -> Iterator[None]:
+    """Turn what the library says of a table, a model folder or a missing package into `BadInput`."""
+    from deltauq.tables.errors import ModelFolderError, TableError
+
+    try:
+        yield
+    except (TableError, ModelFolderError) as error:
+        raise BadInput(str(error)) from error
+    except ImportError as error:
+        if error.name is not None:
+            raise
+        raise BadInput(str(error)) from error
+
+
 def check_writable(out: Path) -> None:
     """Refuse a file that cannot be written."""
     with complaint_about(out):

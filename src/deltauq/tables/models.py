@@ -1,11 +1,12 @@
-"""Models by a word, with the preprocessing that a mixed table needs before them."""
+"""Models by a word, and the preprocessing that a mixed table needs before them."""
 
 from __future__ import annotations
 
 from enum import StrEnum
 from typing import Any
 
-from deltauq.cli.tables import UserTable
+from deltauq.tables.problem import REGRESSION, UserTable
+from deltauq.tables.schema import Schema
 
 MAX_CATEGORIES = 20
 N_TREES = 50
@@ -24,12 +25,14 @@ class ModelWord(StrEnum):
     linear = "linear"
 
 
-SCALED = {ModelWord.svm, ModelWord.knn, ModelWord.mlp, ModelWord.linear}
-"""Models to which the units of a column matter."""
+UNIT_FREE = {ModelWord.forest, ModelWord.boosting, ModelWord.tree}
+"""Models to which the units of a column do not matter."""
+ROW_KEEPERS = {ModelWord.svm, ModelWord.knn}
+"""Models that consist of rows of the training table."""
 
 
 def build_model(word: ModelWord, table: UserTable) -> Any:
-    """Return a pipeline: gaps filled, words made columns, units removed where they matter, then the model.
+    """Return a pipeline of the preprocessing and the model.
 
     Parameters
     ----------
@@ -40,25 +43,51 @@ def build_model(word: ModelWord, table: UserTable) -> Any:
     -------
     pipeline : scikit-learn Pipeline, unfitted
     """
+    from sklearn.pipeline import make_pipeline
+
+    return make_pipeline(
+        build_columns(table.schema, scaled=word not in UNIT_FREE), build_base(word, table.task)
+    )
+
+
+def build_columns(schema: Schema, scaled: bool) -> Any:
+    """Return what makes numbers of a table: gaps filled, words made columns, units removed if asked.
+
+    Parameters
+    ----------
+    schema : Schema
+    scaled : bool
+
+    Returns
+    -------
+    columns : scikit-learn ColumnTransformer, unfitted
+    """
     from sklearn.compose import make_column_transformer
     from sklearn.impute import SimpleImputer
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
     numbers: list[Any] = [SimpleImputer(strategy="median", keep_empty_features=True)]
-    if word in SCALED:
+    if scaled:
         numbers.append(StandardScaler())
     words = OneHotEncoder(
         max_categories=MAX_CATEGORIES, handle_unknown="infrequent_if_exist", sparse_output=False
     )
-    columns = make_column_transformer(
-        (make_pipeline(*numbers), table.numeric),
-        (words, [name for name in table.X.columns if name not in table.numeric]),
-    )
-    return make_pipeline(columns, _model(word, table.task))
+    return make_column_transformer((make_pipeline(*numbers), schema.numbers), (words, schema.words))
 
 
-def _model(word: ModelWord, task: str) -> Any:
+def build_base(word: ModelWord, task: str) -> Any:
+    """Return the model that a word stands for.
+
+    Parameters
+    ----------
+    word : ModelWord
+    task : {"regression", "classification"}
+
+    Returns
+    -------
+    model : scikit-learn estimator, unfitted
+    """
     from sklearn import ensemble, linear_model, neighbors, neural_network, svm, tree
 
     regressor, classifier, options = {
@@ -78,4 +107,4 @@ def _model(word: ModelWord, task: str) -> Any:
         ModelWord.tree: (tree.DecisionTreeRegressor, tree.DecisionTreeClassifier, {}),
         ModelWord.linear: (linear_model.Ridge, linear_model.LogisticRegression, {}),
     }[word]
-    return (regressor if task == "regression" else classifier)(**options)
+    return (regressor if task == REGRESSION else classifier)(**options)

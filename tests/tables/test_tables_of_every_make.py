@@ -1,4 +1,4 @@
-"""How `deltauq assess` reads tables of every make: names, commas, dates, decimals, pipes."""
+"""How tables of every make are read: names, commas, dates, decimals, pipes."""
 
 import datetime
 import decimal
@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from deltauq.cli.complaints import BadInput
-from deltauq.cli.tables import load_table
+from deltauq.tables.errors import TableError
+from deltauq.tables.problem import load_table
 
 
 def load(file, target="y", task="auto", max_rows=1000, seed=0):
@@ -26,7 +26,7 @@ def written(tmp_path, text):
 
 @pytest.mark.parametrize("header", ["a,y,y", "a,y, y", "y,a,y"])
 def test_a_second_target_is_refused_and_does_not_leak(header, tmp_path):
-    with pytest.raises(BadInput, match="y names 2 columns"):
+    with pytest.raises(TableError, match="y names several columns"):
         load(written(tmp_path, f"{header}\n1,2.5,2.5\n2,3.5,3.5\n"))
 
 
@@ -50,7 +50,7 @@ def test_pairs_in_words_are_no_numbers(tmp_path):
 
 
 def test_a_header_alone_has_no_rows_whatever_the_delimiter(tmp_path):
-    with pytest.raises(BadInput, match="has no rows"):
+    with pytest.raises(TableError, match="has no rows"):
         load(written(tmp_path, "a;b;y\n"))
 
 
@@ -61,7 +61,7 @@ def test_lists_and_records_are_left_out(tmp_path):
     table = load(file)
     assert list(table.X.columns) == ["a"]
     assert table.notes[-1] == "Columns left out: l (lists or records), r (lists or records)."
-    with pytest.raises(BadInput, match="l holds lists"):
+    with pytest.raises(TableError, match="l holds lists"):
         load(file, target="l")
 
 
@@ -116,5 +116,5 @@ def test_a_damaged_packed_file_gets_one_line(tmp_path):
     packed = bytearray(gzip.compress(b"a,y\n" + b"1,2\n" * 500))
     packed[12:20] = b"\xff" * 8
     file.write_bytes(bytes(packed))
-    with pytest.raises(BadInput, match="cannot read"):
+    with pytest.raises(TableError, match="cannot read"):
         load(file)

@@ -1,0 +1,78 @@
+"""`deltauq predict`."""
+
+import json
+import warnings
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from deltauq.cli.complaints import check_writable, complaint_about, told_in_one_line
+from deltauq.cli.progress import counting_bar
+
+if TYPE_CHECKING:
+    from deltauq.tables import Predicted
+
+
+def register(app: Any) -> None:
+    """Add the command to the app."""
+    import typer
+
+    @app.command()
+    def predict(
+        model: Annotated[Path, typer.Argument(help="A model folder that `deltauq fit` wrote.")],
+        file: Annotated[Path, typer.Argument(help="A table: CSV (also .gz), Parquet or Arrow.")],
+        out: Annotated[Path, typer.Option("--out", "-o", help="The file to write, of these formats too.")],
+        keep: Annotated[
+            list[str] | None, typer.Option(help="A column of the table to keep; may be given repeatedly.")
+        ] = None,
+        coverage: Annotated[
+            float | None, typer.Option(help="The share of targets that intervals hold, if not the model's.")
+        ] = None,
+        strict: Annotated[
+            bool, typer.Option("--strict", help="Refuse columns and words that training has not met.")
+        ] = False,
+        trust: Annotated[
+            list[str] | None, typer.Option(help="A type of your own that the model may hold, by full name.")
+        ] = None,
+        as_json: Annotated[bool, typer.Option("--json", help="Print the counts as JSON.")] = False,
+    ) -> None:
+        """Predict the rows of a table: prediction, std, interval and risk, or probabilities and set."""
+        words = {"keep": keep or [], "coverage": coverage, "strict": strict}
+        done = run_predict(model, file, out, words, trust or [])
+        if as_json:
+            print(json.dumps({**vars(done), "out": str(out.resolve())}))
+            return
+        for note in done.notes:
+            print(note)
+        levels = ", ".join(f"{level} {count:,}" for level, count in done.risk.items())
+        print(f"{done.rows:,} rows{f'; risk: {levels}' if levels else ''}.")
+        print(f"Predictions: {out.resolve()}")
+
+
+def run_predict(model: Path, file: Path, out: Path, words: dict[str, Any], trust: list[str]) -> "Predicted":
+    """Predict a file into a file, with a progress bar.
+
+    Parameters
+    ----------
+    model : Path
+        The model folder.
+    file, out : Path
+    words : dict
+        Further arguments for `deltauq.tables.predict_file`.
+    trust : list of str
+        Further types that the model may hold.
+
+    Returns
+    -------
+    predicted : Predicted
+    """
+    from deltauq.tables import load, predict_file
+    from deltauq.tables.streaming import check_output
+
+    check_writable(out)
+    with told_in_one_line(), complaint_about(out), counting_bar("rows") as tick:
+        check_output(out)
+        with warnings.catch_warnings(record=True) as warned:
+            loaded = load(model, trust)
+        done = predict_file(loaded, file, out, progress=tick, **words)
+    return replace(done, notes=[*(str(warning.message) for warning in warned), *done.notes])

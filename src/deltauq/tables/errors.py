@@ -1,0 +1,55 @@
+"""What is wrong with a table or a model folder, in one line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from importlib import import_module
+from types import ModuleType
+
+INSTALL = "pip install 'deltauq[tables]'"
+
+
+class TableError(ValueError):
+    """A table, or what was asked of it, cannot be used."""
+
+
+class ModelFolderError(ValueError):
+    """A folder is no whole model folder, or one that must not or cannot be read here."""
+
+
+def require_pandas() -> ModuleType:
+    """Return pandas, or say in one line what to install."""
+    try:
+        import pandas
+    except ImportError as error:
+        raise ImportError(f"tables need pandas: {INSTALL}.") from error
+    return pandas
+
+
+def require_pyarrow() -> ModuleType:
+    """Return pyarrow, or say in one line what to install."""
+    try:
+        import pyarrow
+    except ImportError as error:
+        raise ImportError(f"table files need pyarrow: {INSTALL}.") from error
+    return pyarrow
+
+
+def require_skops() -> ModuleType:
+    """Return skops.io, or say in one line what to install."""
+    try:
+        return import_module("skops.io")
+    except ImportError as error:
+        raise ImportError(f"model folders need skops: {INSTALL}.") from error
+
+
+def did_you_mean(name: str, names: Iterable[str]) -> str:
+    """Return a hint at the names nearest to one that is not there, or the first few of them all."""
+    names = list(names)
+    by_lower = {other.lower(): other for other in names}
+    near = [by_lower[other] for other in get_close_matches(name.lower(), by_lower, n=3)]
+    if near:
+        quoted = " or ".join(f'"{other}"' for other in near)
+        return f"did you mean {quoted}?"
+    return f"the columns are {', '.join(names[:10])}{', …' if len(names) > 10 else '.'}"

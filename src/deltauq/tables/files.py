@@ -1,0 +1,192 @@
+"""Table files of three kinds (CSV, Parquet, Arrow), read whole or in batches."""
+
+from __future__ import annotations
+
+import lzma
+import zlib
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from deltauq.tables.csv_files import CSVFile
+from deltauq.tables.errors import TableError, require_pandas, require_pyarrow
+from deltauq.tables.text import typed
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+PARQUET = (".parquet", ".pq")
+ARROW = (".arrow", ".feather", ".ipc", ".arrows")
+PANDAS_INDEX = "__index_level_"
+"""What pandas calls row labels without a name when it writes them."""
+UNREADABLE = (OSError, ValueError, EOFError, zlib.error, lzma.LZMAError)
+"""What readers raise of damaged files; pyarrow's own errors are among them."""
+
+
+@dataclass(frozen=True)
+class TableStream:
+    """An open table file.
+
+    Attributes
+    ----------
+    names : list of str
+        Of the columns, without white space around them; names that are shared are numbered.
+    shared : list of str
+        The names that were.
+    batches : iterator of pyarrow.RecordBatch
+        Of these columns, in the file's order.
+    commas : bool
+        Whether numbers in text may have decimal commas.
+    n_rows : int or None
+        Where the file says so.
+    """
+
+    names: list[str]
+    shared: list[str]
+    batches: Iterator[pa.RecordBatch]
+    commas: bool
+    n_rows: int | None
+
+
+def read_frame(source: Any) -> tuple[pd.DataFrame, list[str]]:
+    """Return a whole table, and the names that several of its columns had.
+
+    Parameters
+    ----------
+    source : path, pandas DataFrame, or anything that speaks Arrow, such as a polars DataFrame
+
+    Returns
+    -------
+    frame : DataFrame
+        Of distinct names; text of a CSV file that is written as numbers is numbers.
+    shared : list of str
+    """
+    require_pandas()
+    if not isinstance(source, (str, PathLike)):
+        return _named(_as_pandas(source))
+    pa = require_pyarrow()
+    with open_table(source) as stream:
+        batches = list(stream.batches)
+        if not batches:
+            raise TableError(f"{source} has no rows.")
+        table = pa.Table.from_batches(batches)
+        if not _is_csv(Path(source)):
+            return table.to_pandas(), stream.shared
+        columns = {name: typed(table[name].to_pandas(), stream.commas) for name in stream.names}
+        return require_pandas().DataFrame(columns), stream.shared
+
+
+@contextmanager
+def open_table(path: str | PathLike[str], batch_rows: int = 65_536) -> Iterator[TableStream]:
+    """Open a table file to be read in batches; whatever is wrong with it is a `TableError`.
+
+    Parameters
+    ----------
+    path : path
+    batch_rows : int
+        The most rows of a batch.
+    """
+    path = Path(path)
+    if not path.exists():
+        raise TableError(f"{path} does not exist.")
+    if path.is_dir():
+        raise TableError(f"{path} is a folder.")
+    pa = require_pyarrow()
+    with ExitStack() as stack:
+        with _complaints_of(path):
+            own, batches, commas, n_rows = stack.enter_context(_opened(path, batch_rows))
+        kept = [k for k, name in enumerate(own) if not name.startswith(PANDAS_INDEX)]
+        names, shared = distinct_names([own[k] for k in kept])
+
+        def renamed() -> Iterator[Any]:
+            with _complaints_of(path):
+                for batch in batches:
+                    batch = pa.RecordBatch.from_arrays([batch.column(k) for k in kept], names=names)
+                    for start in range(0, batch.num_rows, batch_rows):
+                        yield batch.slice(start, batch_rows)
+
+        yield TableStream(names, shared, renamed(), commas, n_rows)
+
+
+def distinct_names(names: list[str]) -> tuple[list[str], list[str]]:
+    """Return the names with numbers where several columns share one, and the names that were shared."""
+    names = [str(name).strip() for name in names]
+    shared = [name for name, count in Counter(names).items() if count > 1]
+    taken, distinct = set(names), list[str]()
+    for name in names:
+        if name in distinct:
+            number = next(i for i in range(1, len(names) + 1) if f"{name}.{i}" not in taken)
+            name = f"{name}.{number}"
+            taken.add(name)
+        distinct.append(name)
+    return distinct, shared
+
+
+@contextmanager
+def _complaints_of(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except TableError:
+        raise
+    except UNREADABLE as error:
+        said = (getattr(error, "strerror", None) or str(error) or type(error).__name__).splitlines()[0]
+        raise TableError(f"cannot read {path}: {said.rstrip('.')}.") from error
+
+
+@contextmanager
+def _opened(path: Path, batch_rows: int) -> Iterator[tuple[list[str], Iterator[Any], bool, int | None]]:
+    """Yield names, batches, whether decimal commas may be, and the number of rows where it is known."""
+    suffix = path.suffix.lower()
+    if suffix in PARQUET:
+        from pyarrow import parquet
+
+        with parquet.ParquetFile(path) as file:
+            rows = file.metadata.num_rows
+            yield file.schema_arrow.names, file.iter_batches(batch_size=batch_rows), False, rows
+    elif suffix in ARROW:
+        with _open_arrow(path) as reader:
+            yield reader.schema.names, _arrow_batches(reader), False, None
+    else:
+        csv_file = CSVFile(path)
+        try:
+            layout = csv_file.layout
+            yield layout.names, csv_file.batches(), layout.delimiter != ",", None
+        finally:
+            csv_file.close()
+
+
+def _open_arrow(path: Path) -> Any:
+    """Open a file of either of Arrow's formats: with an index at its end, or a stream."""
+    pa = require_pyarrow()
+    with path.open("rb") as file:
+        indexed = file.read(6) == b"ARROW1"
+    return pa.ipc.open_file(path) if indexed else pa.ipc.open_stream(pa.OSFile(str(path)))
+
+
+def _arrow_batches(reader: Any) -> Iterator[Any]:
+    if hasattr(reader, "get_batch"):
+        return (reader.get_batch(k) for k in range(reader.num_record_batches))
+    return iter(reader)
+
+
+def _is_csv(path: Path) -> bool:
+    return path.suffix.lower() not in (*PARQUET, *ARROW)
+
+
+def _as_pandas(source: Any) -> pd.DataFrame:
+    pandas = require_pandas()
+    if isinstance(source, pandas.DataFrame):
+        return source.copy(deep=False)
+    if hasattr(source, "__arrow_c_stream__"):
+        return require_pyarrow().table(source).to_pandas()
+    raise TypeError(f"table must be a path or a data frame, got {type(source).__name__}.")
+
+
+def _named(frame: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+    frame.columns, shared = distinct_names(list(frame.columns))
+    return frame, shared

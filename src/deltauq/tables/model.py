@@ -1,0 +1,207 @@
+"""`TableModel`: an anchored model over a table, with intervals or sets that keep their promise."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from os import PathLike
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from deltauq.calibration import ConformalClassifier, ConformalRegressor
+from deltauq.core import Posterior
+from deltauq.estimators import AnchoredClassifier, AnchoredRegressor
+from deltauq.tables.errors import require_pandas
+from deltauq.tables.files import read_frame
+from deltauq.tables.problem import REGRESSION
+from deltauq.tables.risk import LEVELS, RiskScale, reverse_scores
+from deltauq.tables.schema import Schema
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class Given:
+    """Stands where a conformal wrapper asks its model, and hands back what the model has said already.
+
+    Parameters
+    ----------
+    classes : array of shape (c,), optional
+    """
+
+    def __init__(self, classes: np.ndarray | None = None) -> None:
+        self.classes_ = classes
+
+    def posterior(self, posterior: Posterior) -> Posterior:
+        """Return the posterior that was given."""
+        return posterior
+
+    def predict_proba(self, proba: np.ndarray) -> np.ndarray:
+        """Return the probabilities that were given, of shape (n, c)."""
+        return proba
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """The parts of a table model that were learnt, as they are written to a file.
+
+    Attributes
+    ----------
+    columns : ColumnTransformer
+        From a table that was read by the schema to numbers.
+    model : AnchoredRegressor or AnchoredClassifier
+        Over those numbers; of a regression, in units of `unit`.
+    scores : array of shape (n,)
+        The conformal scores of the rows held out, ascending.
+    reference, reference_targets : arrays of shape (m, d) and (m,)
+        Of a regression: the points that reverse anchoring compares with; else empty.
+    """
+
+    columns: Any
+    model: AnchoredRegressor | AnchoredClassifier
+    scores: np.ndarray
+    reference: np.ndarray = field(default_factory=lambda: np.empty((0, 0)))
+    reference_targets: np.ndarray = field(default_factory=lambda: np.empty(0))
+
+
+@dataclass(frozen=True)
+class TableModel:
+    """A model of one column of a table by the others, as `deltauq.tables.fit` makes it.
+
+    Attributes
+    ----------
+    target : str
+    task : {"regression", "classification"}
+    schema : Schema
+        The columns it was trained on.
+    coverage : float
+        The share of targets that intervals or sets are to hold, unless asked otherwise.
+    fitted : Fitted
+    center, unit : float
+        Of the target: the model predicts ``(y - center) / unit``.
+    delta : float
+        Of a regression: added to σ, so that a σ of nearly zero promises no error of nearly zero.
+    risk : RiskScale or None
+        Of a regression.
+    labels : {"string", "int64", "float64", "bool"}
+        What classes are written as.
+    report : dict
+        What fitting found, in plain values.
+    """
+
+    target: str
+    task: str
+    schema: Schema
+    coverage: float
+    fitted: Fitted
+    center: float = 0.0
+    unit: float = 1.0
+    delta: float = 0.0
+    risk: RiskScale | None = None
+    labels: str = "string"
+    report: dict[str, Any] = field(default_factory=dict)
+
+    def predict(self, table: Any, coverage: float | None = None) -> pd.DataFrame:
+        """Predict every row of a table.
+
+        Parameters
+        ----------
+        table : path or data frame of n rows
+            With the columns of the training table; further ones are ignored.
+        coverage : float, optional
+            Instead of the model's own.
+
+        Returns
+        -------
+        predictions : DataFrame of n rows
+            Of a regression: `prediction`, `std`, `lower`, `upper` and `risk`. Of classes: `prediction`, for
+            each class `probability_<class>` and `std_<class>`, and `set`, the list of classes that may be.
+        """
+        frame, _ = read_frame(table)
+        columns = self.predict_columns(self.schema.read(frame.reset_index(drop=True)), coverage)
+        return require_pandas().DataFrame(columns, index=frame.index)
+
+    def predict_columns(self, X: pd.DataFrame, coverage: float | None = None) -> dict[str, Any]:
+        """Return the columns of `predict` for a table that was read by the schema."""
+        coverage = self.coverage if coverage is None else coverage
+        numbers = self._numbers(X)
+        if self.task == REGRESSION:
+            return self._regression_columns(numbers, coverage)
+        return self._class_columns(numbers, coverage)
+
+    def save(self, folder: str | PathLike[str]) -> None:
+        """Write the model to a folder, from which `deltauq.load` reads it.
+
+        Parameters
+        ----------
+        folder : path
+            A new or empty one, or one that holds a model, which is replaced.
+        """
+        from deltauq.tables.folder import save
+
+        save(self, folder)
+
+    @property
+    def classes(self) -> list[Any]:
+        """The classes in the order of their columns, or nothing for a regression."""
+        return [self._label(name) for name in getattr(self.fitted.model, "classes_", ())]
+
+    @cached_property
+    def conformal(self) -> ConformalRegressor | ConformalClassifier:
+        """What makes intervals or sets: over `Posterior`s in the model's unit, or probabilities."""
+        if self.task == REGRESSION:
+            regressor = ConformalRegressor(Given(), delta=self.delta)
+            regressor.delta_, regressor.scores_ = self.delta, self.fitted.scores
+            return regressor
+        classifier = ConformalClassifier(Given(self.fitted.model.classes_))
+        classifier.classes_, classifier.scores_ = self.fitted.model.classes_, self.fitted.scores
+        return classifier
+
+    def _numbers(self, X: pd.DataFrame) -> np.ndarray:
+        with warnings.catch_warnings():
+            # Of words that training has not met: the schema tells of them.
+            warnings.simplefilter("ignore")
+            return np.asarray(self.fitted.columns.transform(X), dtype=np.float64)
+
+    def _regression_columns(self, X: np.ndarray, coverage: float) -> dict[str, Any]:
+        assert self.risk is not None
+        posterior = self.fitted.model.posterior(X)
+        lower, upper = self.conformal.predict_interval(posterior, coverage)
+        reverse = reverse_scores(self.fitted.model, X, self.fitted.reference, self.fitted.reference_targets)
+        levels = self.risk.levels(posterior.std, reverse)
+        return {
+            "prediction": self.center + self.unit * posterior.mean,
+            "std": self.unit * error_std(self.fitted.scores, posterior.std + self.delta),
+            "lower": self.center + self.unit * lower,
+            "upper": self.center + self.unit * upper,
+            "risk": np.array(LEVELS, dtype=object)[levels],
+        }
+
+    def _class_columns(self, X: np.ndarray, coverage: float) -> dict[str, Any]:
+        proba, std = self.fitted.model.predict_proba(X, return_std=True)
+        sets = self.conformal.predict_set(proba, coverage, allow_empty=False)
+        classes = self.classes
+        columns: dict[str, Any] = {"prediction": [classes[k] for k in proba.argmax(axis=1)]}
+        for k, name in enumerate(classes):
+            columns[f"probability_{name}"] = proba[:, k]
+            columns[f"std_{name}"] = std[:, k]
+        columns["set"] = [_members(classes, row) for row in sets]
+        return columns
+
+    def _label(self, name: str) -> Any:
+        """Return a class as it stood in the training table."""
+        if self.labels == "bool":
+            return name == "True"
+        return {"int64": int, "float64": float}.get(self.labels, str)(name)
+
+
+def error_std(scores: np.ndarray, width: np.ndarray) -> np.ndarray:
+    """Return the standard deviation of errors, from the scores of held-out rows and σ + δ of new ones."""
+    return float(np.sqrt(np.mean(scores**2))) * width
+
+
+def _members(classes: Sequence[Any], row: np.ndarray) -> list[Any]:
+    return [name for name, inside in zip(classes, row, strict=True) if inside]

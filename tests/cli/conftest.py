@@ -1,0 +1,66 @@
+"""The command line in this process, and a small table with models of it."""
+
+import sys
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from deltauq.cli import main
+from deltauq.tables import fit
+
+
+@dataclass
+class Done:
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    """Run a command and return its exit code and what it printed."""
+
+    def run_command(*arguments):
+        monkeypatch.setattr(sys, "argv", ["deltauq", *map(str, arguments)])
+        with pytest.raises(SystemExit) as stopped:
+            main()
+        printed = capsys.readouterr()
+        return Done(stopped.value.code, printed.out, printed.err)
+
+    return run_command
+
+
+@pytest.fixture(scope="session")
+def houses():
+    """A table of 120 rows: two columns of numbers, one of words, one of dates, a price and a class."""
+    rng = np.random.default_rng(0)
+    n = 120
+    frame = pd.DataFrame(
+        {
+            "area": rng.uniform(20, 200, n).round(2),
+            "rooms": rng.integers(1, 7, n),
+            "town": rng.choice(["Ulm", "Bern", "Graz"], n),
+            "sold": pd.Timestamp("2024-01-01") + pd.to_timedelta(rng.integers(0, 700, n), unit="D"),
+        }
+    )
+    frame["price"] = 3 * frame.area + 20 * frame.rooms + rng.normal(0, 9, n)
+    frame["size"] = np.where(frame.area > 110, "large", "small")
+    return frame
+
+
+@pytest.fixture(scope="session")
+def price_model(houses, tmp_path_factory):
+    """The folder of a regression model."""
+    folder = tmp_path_factory.mktemp("models") / "price"
+    fit(houses.drop(columns="size"), "price", model="linear").save(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def size_model(houses, tmp_path_factory):
+    """The folder of a model of classes."""
+    folder = tmp_path_factory.mktemp("models") / "size"
+    fit(houses.drop(columns="price"), "size", model="linear").save(folder)
+    return folder

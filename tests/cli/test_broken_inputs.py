@@ -1,0 +1,318 @@
+"""Whatever is broken: exit code 2, one clear line, no traceback and no output.
+
+Each case of `fit` and `predict` is a function that breaks something in a folder and returns the arguments.
+"""
+
+import bz2
+import gzip
+import hashlib
+import json
+import lzma
+import os
+import pickle
+import resource
+import shutil
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from deltauq.tables.folder import LEARNT, METADATA, _digest
+
+GOOD = "area,rooms,town,sold,price\n"
+
+
+def assert_refused(done, out, words):
+    assert (done.code, done.out) == (2, ""), done
+    lines = done.err.splitlines()
+    assert len(lines) == 1 and lines[0].startswith("deltauq: ") and len(lines[0]) < 500, done.err
+    assert words in lines[0]
+    assert not out.exists()
+    assert not [path.name for path in out.parent.glob(".*")] if out.parent.is_dir() else True
+
+
+def rows(count, line="{k},2,Ulm,2024-01-01,{k}.5\n"):
+    return "".join(line.format(k=k) for k in range(count))
+
+
+FINE = GOOD + rows(40)
+
+# -- tables to fit: what is in them, further arguments, what is said ----------------------------------------
+
+TABLES_TO_FIT = {
+    "empty file": (b"", [], "is empty"),
+    "white space": (b"  \n\n \n", [], "is empty"),
+    "header only": (GOOD.encode(), [], "has no rows"),
+    "long row": (FINE + "1,2,3,4,5,6,7\n", [], "Expected 5 columns, got 7"),
+    "short row": (FINE + "1,2\n", [], "Expected 5 columns, got 2"),
+    "latin-1": (FINE.replace("Ulm", "Köln").encode("latin-1"), [], "not UTF-8"),
+    "utf-16": (FINE.encode("utf-16"), [], "NUL bytes"),
+    "late latin-1": ((GOOD + rows(20_000)).encode() + b"1,2,K\xf6ln,2024-01-01,1\n", [], "UTF8"),
+    "NUL byte": (FINE.encode() + b"1,2,U\0lm,2024-01-01,2\n", [], "NUL bytes"),
+    "late NUL byte": ((GOOD + rows(20_000)).encode() + b"1,2,U\0lm,2024-01-01,2\n", [], "NUL bytes"),
+    "duplicate target": (GOOD[:-1] + ",price\n" + rows(40, "{k},2,U,2024-01-01,{k},{k}\n"), [], "several"),
+    "unknown target": (FINE, ["--target", "prize"], 'did you mean "price"?'),
+    "target without near names": (FINE, ["--target", "zzz"], "the columns are area"),
+    "target all missing": (GOOD + rows(40, "{k},2,Ulm,2024-01-01,\n"), [], "missing in every row"),
+    "constant target": (GOOD + rows(40, "{k},2,Ulm,2024-01-01,7\n"), [], "is 7 in every row"),
+    "infinite target": (FINE + "1,2,Ulm,2024-01-01,inf\n", [], "infinite values"),
+    "target of 1e308": (FINE + "1,2,Ulm,2024-01-01,1e308\n", [], "beyond"),
+    "words as regression": (
+        GOOD + rows(40, "{k},2,Ulm,2024-01-01,w{k}\n"),
+        ["--task", "regression"],
+        "not numeric",
+    ),
+    "as many classes as rows": (FINE, ["--task", "classification"], "40 classes in 40 rows"),
+    "a class of one row": (
+        GOOD + rows(40, "{k},2,Ulm,2024-01-01,a\n") + "1,2,Ulm,2024-01-01,b\n",
+        [],
+        'the class "b" has a single row',
+    ),
+    "infinite feature": (FINE + "inf,2,Ulm,2024-01-01,2\n", [], 'holds "inf" in row 41'),
+    "feature of 1e308": (FINE + "-1e308,2,Ulm,2024-01-01,2\n", [], "too large"),
+    "mixed types": (FINE + "wide,2,Ulm,2024-01-01,2\n", [], '"wide" in row 41'),
+    "no features": ("price\n" + "".join(f"{k}\n" for k in range(40)), [], "no columns left"),
+    "constant features": ("a,price\n" + rows(40, "1,{k}\n"), [], "no columns left"),
+    "too few rows": (GOOD + rows(9), [], "9 rows are too few"),
+    "too few rows for the coverage": (FINE, ["--coverage", "0.99"], "40 rows are too few"),
+    "coverage of one": (FINE, ["--coverage", "1"], "between 0 and 1"),
+    "coverage in per cent": (FINE, ["--coverage", "90"], "between 0 and 1, got 90"),
+    "coverage in words": (FINE, ["--coverage", "high"], "--coverage"),
+    "unknown model": (FINE, ["--model", "oracle"], "oracle"),
+    "unknown task": (FINE, ["--task", "sorting"], "sorting"),
+    "unknown anchors": (FINE, ["--anchors", "stars"], "stars"),
+    "unknown center": (FINE, ["--center", "middle"], "middle"),
+    "training anchors in words": (FINE, ["--train-anchors", "some"], "positive integer"),
+    "no rows to use": (FINE, ["--max-rows", "0"], "--max-rows"),
+    "a second argument": (FINE, ["more.csv"], "more.csv"),
+}
+
+
+@pytest.mark.parametrize("case", TABLES_TO_FIT)
+def test_tables_that_cannot_be_fitted(case, run, tmp_path):
+    data, further, words = TABLES_TO_FIT[case]
+    (tmp_path / "x.csv").write_bytes(data.encode() if isinstance(data, str) else data)
+    target = [] if "--target" in further else ["--target", "price"]
+    out = tmp_path / "model"
+    done = run("fit", tmp_path / "x.csv", *target, "--model", "linear", *further, "-o", out)
+    assert_refused(done, out, words)
+
+
+FILES_TO_FIT = {
+    "x.csv.gz": (b"no gzip at all", "Not a gzipped file"),
+    "cut.csv.gz": (gzip.compress((GOOD + rows(400)).encode())[:-20], "cannot read"),
+    "cut.csv.bz2": (bz2.compress((GOOD + rows(400)).encode())[:-20], "cannot read"),
+    "cut.csv.xz": (lzma.compress((GOOD + rows(400)).encode())[:-20], "cannot read"),
+    "x.zip": (b"PK\x03\x04", "unpack it first"),
+    "x.parquet": (b"PAR1 but not really PAR1", "cannot read"),
+    "empty.parquet": (b"", "cannot read"),
+    "x.arrow": (b"ARROW1 but not really", "cannot read"),
+    "empty.feather": (b"", "cannot read"),
+    "parquet.csv": (b"PAR1\x15\x04\x00\x00", "NUL bytes"),
+}
+
+
+@pytest.mark.parametrize("name", FILES_TO_FIT)
+def test_damaged_files(name, run, tmp_path, price_model):
+    data, words = FILES_TO_FIT[name]
+    (tmp_path / name).write_bytes(data)
+    out = tmp_path / "model"
+    assert_refused(run("fit", tmp_path / name, "--target", "price", "-o", out), out, words)
+    out = tmp_path / "out.csv"
+    assert_refused(run("predict", price_model, tmp_path / name, "-o", out), out, words)
+
+
+# -- tables to predict: how a good one is broken, further arguments, what is said ---------------------------
+
+TABLES_TO_PREDICT = {
+    "missing column": (
+        lambda t: t.drop(columns="area"),
+        [],
+        '"area", which the model was trained on, is missing',
+    ),
+    "renamed column": (lambda t: t.rename(columns={"area": "Area"}), [], 'did you mean "Area"?'),
+    "no rows": (lambda t: t[:0], [], "has no rows"),
+    "words for numbers": (lambda t: t.astype({"area": str}).assign(area="wide"), [], '"wide" in row 1'),
+    "a word for a number": (
+        lambda t: t.astype({"area": object}).replace({"area": {t.area[7]: "x"}}),
+        [],
+        "row 8",
+    ),
+    "infinity": (lambda t: t.assign(area=np.where(t.index == 3, np.inf, t.area)), [], '"inf" in row 4'),
+    "1e308": (
+        lambda t: t.assign(area=np.where(t.index == 3, 1e308, t.area)),
+        [],
+        "row 4, which is too large",
+    ),
+    "no dates": (lambda t: t.assign(sold="soon"), [], "where dates are due"),
+    "new categories": (
+        lambda t: t.assign(town="Rome"),
+        ["--strict"],
+        'holds "Rome", which training has not met',
+    ),
+    "extra columns": (lambda t: t.assign(extra=1), ["--strict"], "not trained on: extra"),
+    "nothing to keep": (lambda t: t, ["--keep", "id"], 'no column "id" to keep'),
+    "kept twice": (lambda t: t, ["--keep", "town", "--keep", "town"], "kept twice"),
+    "kept under a taken name": (lambda t: t.assign(std=1), ["--keep", "std"], '"std" cannot be kept'),
+    "coverage of two": (lambda t: t, ["--coverage", "2"], "between 0 and 1"),
+    "coverage that cannot be promised": (lambda t: t, ["--coverage", "0.99"], "cannot be promised from 30"),
+}
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+@pytest.mark.parametrize("case", TABLES_TO_PREDICT)
+def test_tables_that_cannot_be_predicted(case, suffix, run, tmp_path, houses, price_model):
+    broken, further, words = TABLES_TO_PREDICT[case]
+    table, source = broken(houses.drop(columns=["price", "size"])), tmp_path / f"x.{suffix}"
+    if suffix == "csv":
+        table.to_csv(source, index=False)
+    else:
+        table.astype({name: str for name in table if table[name].dtype == object}).to_parquet(source)
+    out = tmp_path / "out.parquet"
+    assert_refused(run("predict", price_model, source, *further, "-o", out), out, words)
+
+
+# -- model folders ------------------------------------------------------------------------------------------
+
+
+def rewrite(folder, change):
+    """Change metadata, with a hash that fits."""
+    metadata = json.loads((folder / METADATA).read_text())
+    change(metadata)
+    (folder / METADATA).write_text(json.dumps({**metadata, "sha256": _digest(metadata)}))
+
+
+def flip(folder, name, at):
+    data = bytearray((folder / name).read_bytes())
+    data[at] ^= 1
+    (folder / name).write_bytes(bytes(data))
+
+
+def with_other_learnt(folder, data):
+    (folder / LEARNT).write_bytes(data)
+    rewrite(folder, lambda m: m.update(files={LEARNT: hashlib.sha256(data).hexdigest()}))
+
+
+class Planted:
+    def __reduce__(self):
+        return (os.system, ("touch planted",))
+
+
+FOLDERS = {
+    "no folder": (lambda f: shutil.rmtree(f), "no model folder"),
+    "a file": (lambda f: (shutil.rmtree(f), f.write_text("x")), "no model folder"),
+    "empty folder": (lambda f: [path.unlink() for path in f.iterdir()], "has no metadata.json"),
+    "no model": (lambda f: (f / LEARNT).unlink(), "No such file"),
+    "no metadata": (lambda f: (f / METADATA).unlink(), "has no metadata.json"),
+    "metadata that are no JSON": (lambda f: (f / METADATA).write_text("{"), "is not JSON"),
+    "metadata that are a list": (lambda f: (f / METADATA).write_text("[]"), "what format"),
+    "deep metadata": (lambda f: (f / METADATA).write_text("[" * 10**5), "is not JSON"),
+    "altered metadata": (
+        lambda f: flip(f, METADATA, (f / METADATA).read_bytes().find(b"price")),
+        "was altered",
+    ),
+    "altered model": (lambda f: flip(f, LEARNT, 900), "was altered"),
+    "cut model": (lambda f: (f / LEARNT).write_bytes((f / LEARNT).read_bytes()[:-9]), "was altered"),
+    "newer format": (
+        lambda f: rewrite(f, lambda m: m.update(format="deltauq.table/2")),
+        "unknown to deltauq",
+    ),
+    "unknown format": (lambda f: rewrite(f, lambda m: m.update(format="mystery")), "unknown to deltauq"),
+    "planted pickle": (
+        lambda f: (f / "model.pkl").write_bytes(pickle.dumps(Planted())),
+        "no part of a model",
+    ),
+    "pickle for a model": (lambda f: with_other_learnt(f, pickle.dumps(Planted())), "cannot be read"),
+    "no zip for a model": (lambda f: with_other_learnt(f, b"x" * 99), "cannot be read"),
+    "another task": (
+        lambda f: rewrite(f, lambda m: m.update(task="classification")),
+        "no model for classification",
+    ),
+    "another schema": (lambda f: rewrite(f, lambda m: m["schema"].pop()), "different columns"),
+    "no risk": (lambda f: rewrite(f, lambda m: m.pop("risk")), "describes no model"),
+}
+
+
+@pytest.mark.parametrize("case", FOLDERS)
+def test_model_folders_that_cannot_be_used(case, run, tmp_path, monkeypatch, houses, price_model):
+    monkeypatch.chdir(tmp_path)
+    breaks, words = FOLDERS[case]
+    folder, source, out = tmp_path / "model", tmp_path / "x.csv", tmp_path / "out.csv"
+    shutil.copytree(price_model, folder)
+    breaks(folder)
+    houses.to_csv(source, index=False)
+    assert_refused(run("predict", folder, source, "-o", out), out, words)
+    assert not (tmp_path / "planted").exists()
+
+
+# -- files and folders --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def table(houses, tmp_path):
+    houses.drop(columns="size").to_csv(tmp_path / "x.csv", index=False)
+    return tmp_path / "x.csv"
+
+
+def test_sources_that_are_no_files(run, tmp_path, price_model):
+    for source, words in ((tmp_path / "absent.csv", "does not exist"), (tmp_path, "is a folder")):
+        out = tmp_path / "model"
+        assert_refused(run("fit", source, "--target", "price", "-o", out), out, words)
+        out = tmp_path / "out.csv"
+        assert_refused(run("predict", price_model, source, "-o", out), out, words)
+
+
+def test_outputs_that_cannot_be_written(run, tmp_path, table, price_model):
+    absent = tmp_path / "no" / "out.csv"
+    assert_refused(run("predict", price_model, table, "-o", absent), absent, "is not a folder")
+    assert_refused(run("fit", table, "--target", "price", "-o", absent), absent, "is not a folder")
+    long = tmp_path / ("x" * 300 + ".csv")
+    done = run("predict", price_model, table, "-o", long)
+    assert done.code == 2 and "File name too long" in done.err
+    for name in ("out", "out.xlsx", "out.gz"):
+        out = tmp_path / name
+        assert_refused(run("predict", price_model, table, "-o", out), out, "must end in .parquet")
+    done = run("predict", price_model, table, "-o", table)
+    assert done.code == 2 and "is the table itself" in done.err
+    done = run("predict", price_model, table, "-o", tmp_path)
+    assert done.code == 2 and "it is a folder" in done.err
+
+
+def test_what_is_there_is_not_lost(run, tmp_path, table):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("x")
+    for out, words in ((tmp_path / "mine", "thesis.txt"), (table, "it is a file")):
+        done = run("fit", table, "--target", "price", "-o", out)
+        assert done.code == 2 and words in done.err and len(done.err.splitlines()) == 1
+    assert (tmp_path / "mine" / "thesis.txt").read_text() == "x" and table.exists()
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may do everything")
+def test_no_permission(run, tmp_path, table, price_model):
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o500)
+    for command in (["fit", table, "--target", "price"], ["predict", price_model, table]):
+        done = run(*command, "-o", closed / "out.csv")
+        assert done.code == 2 and "permission denied" in done.err.lower()
+    table.chmod(0)
+    out = tmp_path / "model"
+    assert_refused(run("fit", table, "--target", "price", "-o", out), out, "Permission denied")
+
+
+@pytest.mark.parametrize("name", ["out.csv", "out.parquet", "out.arrow", "model"])
+def test_a_full_disk(name, run, tmp_path, houses, table, price_model):
+    out = tmp_path / name
+    pd.concat([houses] * 40).to_csv(table, index=False)
+    command = (
+        ["predict", price_model, table]
+        if "." in name
+        else ["fit", table, "--target", "price", "--model", "linear"]
+    )
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2_000, hard))  # a file that cannot grow any further
+    try:
+        done = run(*command, "-o", out)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert_refused(done, out, f"cannot write {out}")
+    assert run(*command, "-o", out).code == 0

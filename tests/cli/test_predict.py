@@ -1,0 +1,96 @@
+"""`deltauq predict` as a user runs it."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import deltauq
+import deltauq.tables
+from deltauq.data.uci import load_uci
+
+
+@pytest.fixture
+def file(houses, tmp_path):
+    houses.assign(id=range(1000, 1120)).to_parquet(tmp_path / "new.parquet")
+    return tmp_path / "new.parquet"
+
+
+def test_what_is_printed_and_written(run, houses, file, price_model, tmp_path):
+    out = tmp_path / "out.parquet"
+    done = run("predict", price_model, file, "-o", out, "--keep", "id", "--keep", "town")
+    assert (done.code, done.err) == (0, "")
+    assert "Columns that the model was not trained on: size." in done.out
+    assert "120 rows; risk: inside " in done.out and f"Predictions: {out}" in done.out
+    found = pd.read_parquet(out)
+    assert found.id.tolist() == list(range(1000, 1120)) and found.town.tolist() == houses.town.tolist()
+    pd.testing.assert_frame_equal(found.iloc[:, 2:], deltauq.load(price_model).predict(houses))
+
+
+def test_json_and_another_coverage(run, file, price_model, tmp_path):
+    widths = []
+    for coverage in ("0.5", "0.9"):
+        out = tmp_path / "out.csv"
+        done = run("predict", price_model, file, "-o", out, "--coverage", coverage, "--json")
+        found = json.loads(done.out)
+        assert found["rows"] == 120 == sum(found["risk"].values())
+        table = pd.read_csv(out)
+        widths.append((table.upper - table.lower).mean())
+    assert widths[0] < widths[1]
+
+
+def test_classes(run, houses, file, size_model, tmp_path):
+    out = tmp_path / "out.csv"
+    assert run("predict", size_model, file, "-o", out).out.startswith("Columns that")
+    found = pd.read_csv(out)
+    assert (found.prediction == houses["size"]).mean() > 0.9
+    assert json.loads(found["set"][0])[0] in ("large", "small")
+
+
+def test_a_pipe_is_read_once(houses, price_model, tmp_path):
+    command = [sys.executable, "-m", "deltauq.cli", "predict", str(price_model), "/dev/stdin", "-o"]
+    done = subprocess.run(
+        [*command, str(tmp_path / "out.csv")],
+        input=houses.to_csv(index=False),
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len(pd.read_csv(tmp_path / "out.csv")) == 120
+
+
+def test_a_type_is_trusted_by_name(run, houses, file, tmp_path, monkeypatch):
+    (tmp_path / "ownmodels.py").write_text("from sklearn.linear_model import Ridge\nclass Own(Ridge): pass\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    import ownmodels
+
+    model = deltauq.tables.fit(houses.drop(columns="size"), "price", model=ownmodels.Own())
+    model.save(tmp_path / "model")
+    command = ["predict", tmp_path / "model", file, "-o", tmp_path / "out.csv"]
+    refused = run(*command)
+    assert refused.code == 2 and "ownmodels.Own" in refused.err and "--trust" in refused.err
+    assert run(*command, "--trust", "ownmodels.Other").code == 2
+    assert run(*command, "--trust", "ownmodels.Own").code == 0
+
+
+@pytest.mark.slow
+def test_a_real_table_from_end_to_end(run, data_dir, tmp_path):
+    table = load_uci("concrete")
+    names = [f"x{k}" for k in range(table.X.shape[1])]
+    frame = pd.DataFrame(table.X, columns=names).assign(strength=table.y)
+    train, test = table.splits[0]
+    frame.iloc[train].to_csv(tmp_path / "data.csv", index=False)
+    frame.iloc[test].to_parquet(tmp_path / "new.parquet")
+    model, out = tmp_path / "model", tmp_path / "out.parquet"
+    assert run("fit", tmp_path / "data.csv", "--target", "strength", "-o", model).code == 0
+    assert run("predict", model, tmp_path / "new.parquet", "-o", out, "--keep", "strength").code == 0
+    found = pd.read_parquet(out)
+    assert np.abs(found.strength - found.prediction).mean() < 0.4 * table.y.std()
+    held = (found.lower <= found.strength) & (found.strength <= found.upper)
+    assert abs(held.mean() - 0.9) < 0.1
+    error = np.abs(found.strength - found.prediction).groupby(found.risk).mean()
+    assert error["inside"] < error["high"]

@@ -1,0 +1,99 @@
+"""CSV files of every make: what was written is what is read, and what cannot be is a `TableError`."""
+
+import csv
+import gzip
+import io
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from deltauq.tables.csv_files import MISSING, SNIFFED, find_delimiter
+from deltauq.tables.errors import TableError
+from deltauq.tables.files import open_table
+
+CELLS = st.text(
+    st.characters(blacklist_categories=("Cs", "Cc"), blacklist_characters="\u2028\u2029") | st.just("\n"),
+    max_size=6,
+)
+
+
+def read(path, batch_rows=65_536):
+    """Return the names and the rows of a file, as lists of text."""
+    with open_table(path, batch_rows) as stream:
+        rows = [tuple(row.values()) for batch in stream.batches for row in batch.to_pylist()]
+        return stream.names, rows
+
+
+@given(
+    rows=st.lists(st.tuples(CELLS, CELLS, CELLS), min_size=1, max_size=8),
+    delimiter=st.sampled_from(",;\t|"),
+    end=st.sampled_from(["\n", "\r\n"]),
+    batch_rows=st.integers(1, 9),
+)
+def test_text_comes_back_as_it_was_written(rows, delimiter, end, batch_rows, tmp_path_factory):
+    stream = io.StringIO(newline="")
+    writer = csv.writer(stream, delimiter=delimiter, lineterminator=end, quoting=csv.QUOTE_ALL)
+    writer.writerows([("a", "b", "c"), *rows])
+    path = tmp_path_factory.mktemp("csv") / "x.csv"
+    path.write_bytes(stream.getvalue().encode())
+    names, found = read(path, batch_rows)
+    assert names == ["a", "b", "c"]
+    assert found == [tuple(None if cell in MISSING else cell for cell in row) for row in rows]
+
+
+@given(data=st.binary(max_size=300), packed=st.booleans())
+def test_any_bytes_are_a_table_or_a_table_error(data, packed, tmp_path_factory):
+    path = tmp_path_factory.mktemp("csv") / ("x.csv.gz" if packed else "x.csv")
+    path.write_bytes(data)
+    try:
+        names, rows = read(path)
+    except TableError as error:
+        assert "\n" not in str(error) and str(error).endswith(".")
+    else:
+        assert all(len(row) == len(names) for row in rows)
+
+
+@given(data=st.binary(min_size=1, max_size=40), at=st.integers(0, 200))
+def test_a_damaged_file_is_a_table_or_a_table_error(data, at, tmp_path_factory):
+    text = b"a,b\n" + b"1,x\n2,y\n" * 40
+    whole = gzip.compress(text)
+    at %= len(whole)
+    path = tmp_path_factory.mktemp("csv") / "x.csv.gz"
+    path.write_bytes(whole[:at] + data + whole[at + len(data) :])
+    try:
+        read(path)
+    except TableError as error:
+        assert "\n" not in str(error)
+
+
+@pytest.mark.parametrize(
+    ("text", "delimiter"),
+    [
+        ("a;b\n1,5;2\n", ";"),
+        ("a,b\n1;5,2\n", ","),
+        ("name\tsize, cm\nu\t1\n", "\t"),
+        ('"x;y",b\n"p;q",2\n', ","),
+        ("a b c\n1 2 3\n4 5 6\n", " "),
+        ("a~b\n1~2\n", "~"),
+        ("alone\n1\n2\n", ","),
+    ],
+)
+def test_the_delimiter_parts_all_lines_alike(text, delimiter):
+    assert find_delimiter(text) == delimiter
+
+
+def test_files_longer_than_the_sample_are_read_to_the_end(tmp_path):
+    path = tmp_path / "x.csv"
+    n = SNIFFED // 4
+    path.write_text("number,word\n" + "".join(f"{k},é{k % 7}\n" for k in range(n)), encoding="utf-8")
+    _, rows = read(path, 1000)
+    assert rows == [(str(k), f"é{k % 7}") for k in range(n)]
+
+
+def test_names_of_rows_and_last_delimiters_are_left_out(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text("a,b\nfirst,1,2\nsecond,3,4\n")
+    assert read(path) == (["a", "b"], [("1", "2"), ("3", "4")])
+    path.write_text("\ufeffa,b\n1,2,\n3,4,\n", encoding="utf-8")
+    assert read(path) == (["a", "b"], [("1", "2"), ("3", "4")])

@@ -1,0 +1,171 @@
+"""`fit`: intervals and sets keep their promise, choices are told, anchors ship rows only when asked to."""
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from sklearn.linear_model import BayesianRidge
+
+from deltauq.tables import TableError, fit
+from deltauq.tables.choosing import DELTAS, _narrowest
+
+
+def test_the_columns_of_a_regression(regression, mixed):
+    found = regression.predict(mixed)
+    assert list(found.columns) == ["prediction", "std", "lower", "upper", "risk"]
+    assert len(found) == len(mixed) and (found.lower < found.upper).all() and (found["std"] > 0).all()
+    np.testing.assert_allclose((found.lower + found.upper) / 2, found.prediction)
+    assert set(found.risk) <= {"inside", "low", "moderate", "high"}
+    assert np.corrcoef(found.prediction, mixed.price)[0, 1] > 0.9
+
+
+def test_the_columns_of_classes(classification, mixed):
+    found = classification.predict(mixed)
+    names = ["probability_large", "std_large", "probability_small", "std_small"]
+    assert list(found.columns) == ["prediction", *names, "set"]
+    np.testing.assert_allclose(found.probability_large + found.probability_small, 1.0)
+    likeliest = np.where(found.probability_large >= found.probability_small, "large", "small")
+    assert (found.prediction == likeliest).all()
+    assert all(row.prediction in row.set for row in found.itertuples())
+    assert (found.prediction == mixed["size"]).mean() > 0.9
+
+
+@pytest.mark.parametrize(
+    ("labels", "kind"), [([0, 1], int), ([1.5, 2.5], float), ([True, False], bool), (["0", "x"], str)]
+)
+def test_classes_come_back_as_they_were(labels, kind, mixed):
+    table = mixed[["area", "rooms"]].assign(y=np.where(mixed.area > 100, *labels))
+    if kind is str:
+        table["y"] = table.y.astype(str)
+    model = fit(table, "y", model="tree", task="classification")
+    assert all(type(name) is kind for name in model.classes)
+    assert set(model.predict(table).prediction) == set(labels)
+
+
+@pytest.mark.parametrize("model", ["tree", "linear"])
+def test_intervals_hold_what_they_promise(model):
+    rng = np.random.default_rng(1)
+    held = []
+    for seed in range(8):
+        X = rng.normal(size=(1300, 3))
+        y = X[:, 0] + np.exp(X[:, 1] / 2) * rng.normal(size=1300)
+        table = pd.DataFrame(X, columns=list("abc")).assign(y=y)
+        found = fit(table[:300], "y", model=model, coverage=0.8, random_state=seed).predict(table[300:])
+        held.append(np.mean((found.lower <= y[300:]) & (y[300:] <= found.upper)))
+    # 75 rows are held out: ⌈76 · 0.8⌉ / 76 = 0.803, with a standard deviation of about 0.045 a table.
+    assert abs(np.mean(held) - 61 / 76) < 4 * 0.045 / np.sqrt(8)
+
+
+def test_sets_hold_what_they_promise():
+    rng = np.random.default_rng(2)
+    held = []
+    for seed in range(6):
+        X = rng.normal(size=(1300, 2))
+        y = np.array(["p", "q", "r"])[
+            (X[:, 0] + 0.7 * rng.normal(size=1300) > np.c_[-0.5, 0.5].T).sum(axis=0)
+        ]
+        table = pd.DataFrame(X, columns=list("ab")).assign(y=y)
+        found = fit(table[:300], "y", model="linear", coverage=0.8, random_state=seed).predict(table[300:])
+        held.append(np.mean([label in row for label, row in zip(y[300:], found.set, strict=True)]))
+    assert np.mean(held) > 0.803 - 4 * 0.045 / np.sqrt(6)
+
+
+def test_the_unit_of_the_target_does_not_matter(mixed, regression):
+    table = mixed.drop(columns="size")
+    # By powers of two, since trees part equal splits by the last bit.
+    plain = regression.predict(table)
+    for unit in (2.0**-600, 2.0**600):
+        found = fit(table.assign(price=unit * table.price), "price", model="tree").predict(table)
+        for name in ("prediction", "std", "lower", "upper"):
+            np.testing.assert_allclose(found[name], unit * plain[name])
+        assert (found.risk == plain.risk).all()
+
+
+def test_both_errors_are_told_and_the_smaller_decides(regression, mixed):
+    errors = regression.report["center_errors"]
+    assert regression.report["center"] == min(errors, key=errors.get)
+    table = mixed.drop(columns="size")
+    for center in ("anchored", "estimator"):
+        model = fit(table, "price", model="tree", center=center)
+        assert model.report["center"] == center
+        assert hasattr(model.fitted.model, "center_") == (center == "estimator")
+
+
+def test_delta_is_large_where_std_says_nothing_and_small_where_it_is_all():
+    rng = np.random.default_rng(0)
+    std = rng.uniform(0.1, 2.0, 20_000)
+    noise = np.abs(rng.normal(size=20_000))
+    assert _narrowest(noise, std, 0.9) == DELTAS[0]
+    # Narrowest on average is not quite proportional to σ: a little of the sure rows' width is spared.
+    assert _narrowest(noise * std, std, 0.9) <= 0.3
+
+
+@pytest.mark.parametrize("anchors", ["data", "kmeans"])
+def test_kmeans_ships_no_row(anchors, mixed):
+    model = fit(mixed.drop(columns="size"), "price", model="tree", anchors=anchors)
+    rows = {row.tobytes() for row in model._numbers(model.schema.read(mixed))}
+    shipped = [
+        row.tobytes() in rows for row in np.vstack([model.fitted.model.anchors_, model.fitted.reference])
+    ]
+    assert all(shipped) if anchors == "data" else not any(shipped)
+    assert model.report["holds_rows"] == (anchors == "data")
+
+
+def test_frames_of_other_libraries(mixed, regression):
+    other = pl.from_pandas(mixed)
+    pd.testing.assert_frame_equal(regression.predict(other), regression.predict(mixed))
+
+
+def test_a_model_of_ones_own(mixed):
+    model = fit(mixed[["area", "rooms", "price"]], "price", model=BayesianRidge())
+    assert model.report["model"] == "BayesianRidge"
+    assert model.predict(mixed).prediction.notna().all()
+
+
+def test_the_same_seed_gives_the_same_model(mixed, regression):
+    again = fit(mixed.drop(columns="size"), "price", model="tree")
+    pd.testing.assert_frame_equal(again.predict(mixed), regression.predict(mixed))
+    assert again.report["sha256"] == regression.report["sha256"]
+
+
+def test_a_rows_prediction_is_its_own(regression, mixed):
+    whole = regression.predict(mixed)
+    pd.testing.assert_frame_equal(regression.predict(mixed[7:8]), whole[7:8])
+    pd.testing.assert_frame_equal(regression.predict(mixed[::-1]), whole[::-1])
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ({"model": "oracle"}, "model must be one of .*'oracle'"),
+        ({"coverage": 1.0}, "coverage must lie between 0 and 1"),
+        ({"center": "middle"}, "center must be one of"),
+        ({"anchors": "stars"}, "anchors must be one of"),
+        ({"task": "guess"}, "task must be one of"),
+        ({"coverage": 0.999}, "240 rows are too few: a coverage of 0.999 takes at least 3,993"),
+    ],
+)
+def test_bad_words(words, message, mixed):
+    with pytest.raises(ValueError, match=message):
+        fit(mixed, "price", **words)
+
+
+def test_progress_is_told(mixed):
+    told = []
+    fit(mixed[["area", "rooms", "price"]], "price", model="linear", progress=lambda *step: told.append(step))
+    assert told == [(k, 8) for k in range(1, 9)]
+
+
+def test_a_rare_class_is_named(mixed):
+    table = mixed.assign(size=["odd", *mixed["size"][1:]])
+    with pytest.raises(TableError, match='the class "odd" has a single row'):
+        fit(table, "size", model="tree")
+
+
+@pytest.mark.parametrize(("coverage", "fewest"), [(0.9, 33), (0.95, 73), (0.5, 14)])
+def test_the_fewest_rows_are_as_told(coverage, fewest, mixed):
+    table = mixed[["area", "rooms", "price"]]
+    with pytest.raises(TableError, match=f"takes at least {fewest}"):
+        fit(table[: fewest - 1], "price", model="linear", coverage=coverage)
+    found = fit(table[:fewest], "price", model="linear", coverage=coverage).predict(mixed)
+    assert np.isfinite(found.upper).all()

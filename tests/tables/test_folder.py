@@ -1,0 +1,199 @@
+"""The model folder: the same model comes back, and nothing that was altered, planted or unknown is built."""
+
+import hashlib
+import json
+import pickle
+import zipfile
+
+import pandas as pd
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sklearn.linear_model import Ridge
+
+import deltauq
+from deltauq.tables import ModelFolderError, fit, load
+from deltauq.tables.folder import LEARNT, METADATA, _digest
+from deltauq.tables.models import ModelWord
+
+
+@pytest.fixture
+def folder(regression, tmp_path):
+    regression.save(tmp_path / "model")
+    return tmp_path / "model"
+
+
+def rewrite(folder, **changes):
+    """Change metadata as somebody would who knows how their hash is made."""
+    path = folder / METADATA
+    metadata = {**json.loads(path.read_text()), **changes}
+    path.write_text(json.dumps({**metadata, "sha256": _digest(metadata)}))
+
+
+def replace_learnt(folder, data):
+    """Put other bytes where the model was, with a hash that fits."""
+    (folder / LEARNT).write_bytes(data)
+    rewrite(folder, files={LEARNT: hashlib.sha256(data).hexdigest()})
+
+
+@pytest.mark.parametrize("word", list(ModelWord))
+@pytest.mark.parametrize("task", ["regression", "classification"])
+def test_every_model_comes_back(word, task, mixed, tmp_path):
+    target = "price" if task == "regression" else "size"
+    table = mixed[["area", "rooms", "town", target]]
+    model = fit(table, target, model=word.value, n_train_anchors=5, center="estimator")
+    model.save(tmp_path / "model")
+    again = deltauq.load(tmp_path / "model")
+    pd.testing.assert_frame_equal(again.predict(mixed), model.predict(mixed))
+    assert (again.schema, again.report, again.risk) == (model.schema, model.report, model.risk)
+
+
+def test_a_model_is_replaced_but_nothing_else(folder, classification, mixed):
+    classification.save(folder)
+    assert load(folder).task == "classification"
+    (folder / "notes.txt").write_text("mine")
+    with pytest.raises(ModelFolderError, match=r"it holds something else \(notes.txt\)"):
+        classification.save(folder)
+    assert [path.name for path in folder.parent.iterdir()] == ["model"]
+
+
+def test_metadata_say_what_the_model_is(folder, mixed):
+    metadata = json.loads((folder / METADATA).read_text())
+    assert metadata["format"] == "deltauq.table/1"
+    assert [column["name"] for column in metadata["schema"]] == ["area", "rooms", "town", "new", "sold"]
+    assert metadata["versions"]["deltauq"] == deltauq.__version__
+    assert metadata["report"]["rows"] + metadata["report"]["held_out"] == len(mixed)
+    assert set(metadata["files"]) == {LEARNT}
+
+
+@pytest.mark.parametrize("name", [METADATA, LEARNT])
+def test_an_altered_file_is_refused(name, folder):
+    data = bytearray((folder / name).read_bytes())
+    at = data.find(b"price") if name == METADATA else len(data) // 2
+    data[at] ^= 1
+    (folder / name).write_bytes(bytes(data))
+    with pytest.raises(ModelFolderError, match=f"{name} was altered"):
+        load(folder)
+
+
+@pytest.mark.parametrize("format", ["deltauq.table/2", "deltauq.nn/1", "", "x" * 500])
+def test_another_format_is_refused_in_a_sentence(format, folder):
+    rewrite(folder, format=format)
+    with pytest.raises(ModelFolderError, match=r"unknown to deltauq .* reads deltauq.table/1") as caught:
+        load(folder)
+    assert len(str(caught.value)) < 400
+
+
+class OwnRidge(Ridge):
+    """A model of the user's own."""
+
+
+class Planted:
+    """Would leave a file behind if it were ever unpickled."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return (open, (str(self.path), "w"))
+
+
+@pytest.mark.parametrize("name", ["model.pkl", "metadata.pickle", "columns.joblib"])
+def test_a_planted_pickle_is_refused_and_never_loaded(name, folder, tmp_path):
+    trace = tmp_path / "trace"
+    (folder / name).write_bytes(pickle.dumps(Planted(trace)))
+    with pytest.raises(ModelFolderError, match=f"no part of a model: {name}"):
+        load(folder)
+    assert not trace.exists()
+
+
+def test_a_pickle_in_place_of_the_model_is_never_loaded(folder, tmp_path):
+    trace = tmp_path / "trace"
+    replace_learnt(folder, pickle.dumps(Planted(trace)))
+    with pytest.raises(ModelFolderError, match="cannot be read"):
+        load(folder)
+    assert not trace.exists()
+
+
+def test_a_type_of_the_users_own_must_be_named(mixed, tmp_path):
+    table = mixed[["area", "rooms", "price"]]
+    fit(table, "price", model=OwnRidge()).save(tmp_path / "model")
+    name = f"{OwnRidge.__module__}.{OwnRidge.__name__}"
+    with pytest.raises(ModelFolderError, match=f"not trusted: {name}.*--trust"):
+        load(tmp_path / "model")
+
+
+def test_a_skops_file_of_something_else_is_refused(folder):
+    import skops.io
+
+    replace_learnt(folder, skops.io.dumps({"columns": [1, 2]}))
+    with pytest.raises(ModelFolderError, match="does not hold the parts"):
+        load(folder)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"task": "classification"},
+        {"task": "sorting"},
+        {"schema": []},
+        {"schema": [{"name": "area", "kind": "number", "origin": "", "words": []}]},
+        {"schema": "none"},
+        {"coverage": "much"},
+        {"risk": None},
+        {"report": 3},
+    ],
+)
+def test_metadata_that_do_not_fit_are_refused(changes, folder):
+    rewrite(folder, **changes)
+    with pytest.raises(ModelFolderError, match="describes no model that can be built"):
+        load(folder)
+
+
+def test_another_scikit_learn_is_told_of(folder):
+    rewrite(folder, versions={"scikit-learn": "0.1.0"})
+    with pytest.warns(UserWarning, match="fitted with scikit-learn 0.1.0"):
+        load(folder)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
+@given(data=st.binary(max_size=60), at=st.integers(0, 10**6), name=st.sampled_from([METADATA, LEARNT]))
+def test_damage_anywhere_is_a_model_folder_error(data, at, name, folder):
+    whole = (folder / name).read_bytes()
+    damaged = whole[: at % len(whole)] + data + whole[at % len(whole) + len(data) :]
+    (folder / name).write_bytes(damaged)
+    try:
+        if damaged != whole:
+            with pytest.raises(ModelFolderError):
+                load(folder)
+    finally:
+        (folder / name).write_bytes(whole)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
+@given(data=st.binary(min_size=1, max_size=60), at=st.integers(0, 10**6))
+def test_damage_with_a_hash_that_fits_is_a_model_folder_error_or_a_model(data, at, folder):
+    with zipfile.ZipFile(folder / LEARNT) as archive:
+        parts = {name: archive.read(name) for name in archive.namelist()}
+    whole = (folder / LEARNT).read_bytes()
+    schema = parts["schema.json"]
+    at %= len(schema)
+    parts["schema.json"] = schema[:at] + data + schema[at + len(data) :]
+    with zipfile.ZipFile(folder / LEARNT, "w") as archive:
+        for name, content in parts.items():
+            archive.writestr(name, content)
+    replace_learnt(folder, (folder / LEARNT).read_bytes())
+    try:
+        load(folder)
+    except ModelFolderError as error:
+        assert "\n" not in str(error)
+    finally:
+        replace_learnt(folder, whole)
+
+
+def test_what_is_no_model_folder(tmp_path):
+    with pytest.raises(ModelFolderError, match="there is no model folder"):
+        load(tmp_path / "absent")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ModelFolderError, match=f"no model folder: it has no {METADATA}"):
+        deltauq.load(tmp_path / "empty")

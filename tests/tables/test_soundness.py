@@ -1,0 +1,54 @@
+"""Trees from a file are followed only if every step in them leads somewhere."""
+
+import numpy as np
+import pytest
+from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestClassifier, RandomForestRegressor
+from sklearn.tree import DecisionTreeRegressor
+
+from deltauq.tables.soundness import check_trees
+
+MODELS = [DecisionTreeRegressor(max_leaf_nodes=9), RandomForestRegressor(3), HistGradientBoostingRegressor()]
+
+
+def with_nodes(model, change):
+    """Alter the last tree of a fitted model, as an altered file would."""
+    if hasattr(model, "_predictors"):
+        change(model._predictors[-1][0].nodes, "left", "feature_idx")
+        return
+    tree = (model.estimators_[-1] if hasattr(model, "estimators_") else model).tree_
+    state = tree.__getstate__()
+    state["nodes"] = state["nodes"].copy()
+    change(state["nodes"], "left_child", "feature")
+    tree.__setstate__(state)
+
+
+@pytest.mark.parametrize("base", [*MODELS, RandomForestClassifier(3)])
+def test_trees_as_they_are_fitted_are_sound(base, table):
+    X, y = table
+    check_trees(base.fit(X, y > 0 if "Classifier" in type(base).__name__ else y), 4)
+
+
+def beyond(nodes, left, feature):
+    nodes[left][0] = len(nodes) + 5
+
+
+def before(nodes, left, feature):
+    nodes[left][0] = np.array(-7).astype(nodes[left].dtype)
+
+
+def circle(nodes, left, feature):
+    nodes[left][0] = 0
+
+
+def strange_feature(nodes, left, feature):
+    nodes[feature][0] = 4
+
+
+@pytest.mark.parametrize("base", MODELS)
+@pytest.mark.parametrize("change", [beyond, before, circle, strange_feature])
+def test_altered_trees_are_refused(base, change, table):
+    X, y = np.tile(table[0], (3, 1)), np.tile(table[1], 3)
+    model = base.fit(X, y)
+    with_nodes(model, change)
+    with pytest.raises(ValueError, match="is not sound"):
+        check_trees(model, 4)

@@ -1,0 +1,165 @@
+"""From file to file: in order, in batches, whole or not at all."""
+
+import gzip
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from deltauq.tables import TableError, predict_file
+
+
+@pytest.fixture
+def source(mixed, tmp_path):
+    path = tmp_path / "new.parquet"
+    mixed.drop(columns=["price", "size"]).assign(id=[f"{k:04d}" for k in range(len(mixed))]).to_parquet(path)
+    return path
+
+
+@pytest.mark.parametrize("batch_rows", [1, 7, 240, 65_536])
+def test_batches_change_nothing(batch_rows, regression, mixed, source, tmp_path):
+    told = []
+    out = tmp_path / "out.parquet"
+    words = {"batch_rows": batch_rows, "progress": lambda *step: told.append(step)}
+    done = predict_file(regression, source, out, keep=["id", "sold"], **words)
+    found = pd.read_parquet(out)
+    assert list(found.columns) == ["id", "sold", "prediction", "std", "lower", "upper", "risk"]
+    assert found.id.tolist() == [f"{k:04d}" for k in range(len(mixed))]
+    assert (found.sold == mixed.sold).all()
+    pd.testing.assert_frame_equal(found.iloc[:, 2:], regression.predict(mixed))
+    assert done.rows == 240 and done.risk == found.risk.value_counts().reindex(done.risk).to_dict()
+    assert told[-1] == (240, 240)
+
+
+@pytest.mark.parametrize(
+    "name", ["out.csv", "out.csv.gz", "out.tsv", "out.arrow", "out.feather", "OUT.PARQUET"]
+)
+@pytest.mark.parametrize("task", ["regression", "classification"])
+def test_every_format_holds_the_same(name, task, mixed, source, tmp_path, request):
+    model = request.getfixturevalue(task)
+    out, expected = tmp_path / name, model.predict(mixed)
+    predict_file(model, source, out, keep=["id"], batch_rows=100)
+    if "csv" in name or "tsv" in name:
+        found = pd.read_csv(out, sep="\t" if "tsv" in name else ",", dtype={"id": str})
+        if task == "classification":
+            found["set"] = [json.loads(row) for row in found["set"]]
+    else:
+        found = (pd.read_parquet if "PARQUET" in name else pd.read_feather)(out)
+        if task == "classification":
+            found["set"] = [list(row) for row in found["set"]]
+    assert found.pop("id").tolist() == [f"{k:04d}" for k in range(len(mixed))]
+    pd.testing.assert_frame_equal(found, expected)
+
+
+def test_what_is_kept_of_a_csv_file_is_kept_as_written(regression, mixed, tmp_path):
+    source, out = tmp_path / "new.csv.gz", tmp_path / "out.csv"
+    table = mixed.drop(columns=["price", "size"]).assign(code=["007", '1,5 "x"', "é"] * 80)
+    source.write_bytes(gzip.compress(table.to_csv(index=False, sep=";").encode()))
+    predict_file(regression, source, out, keep=["code"], batch_rows=64)
+    found = pd.read_csv(out, dtype={"code": str})
+    assert found.pop("code").tolist() == ["007", '1,5 "x"', "é"] * 80
+    pd.testing.assert_frame_equal(found, regression.predict(mixed))
+
+
+def test_what_the_model_does_not_know_is_noted_or_refused(regression, mixed, tmp_path):
+    source, out = tmp_path / "new.parquet", tmp_path / "out.parquet"
+    mixed.assign(town=["Rome", *mixed.town[1:]]).to_parquet(source)
+    done = predict_file(regression, source, out)
+    assert done.notes == [
+        "Columns that the model was not trained on: size.",
+        '1 rows have words in "town" that training has not met, such as "Rome".',
+    ]
+    out.unlink()
+    with pytest.raises(TableError, match="not trained on: size"):
+        predict_file(regression, source, out, strict=True)
+    with pytest.raises(TableError, match='"town" holds "Rome"'):
+        predict_file(regression, source, out, strict=True, keep=["size"])
+    assert not out.exists()
+
+
+def test_the_output_is_as_readable_as_any_other_file(regression, source, tmp_path):
+    predict_file(regression, source, tmp_path / "out.csv")
+    (tmp_path / "other").touch()
+    assert (tmp_path / "out.csv").stat().st_mode == (tmp_path / "other").stat().st_mode
+
+
+def test_an_error_in_the_last_batch_leaves_what_was_there(regression, mixed, tmp_path):
+    source, out = tmp_path / "new.csv", tmp_path / "out.csv"
+    mixed.astype(object).assign(area=["1.5"] * 239 + ["wide"]).to_csv(source, index=False)
+    out.write_text("old")
+    with pytest.raises(TableError, match='"wide" in row 240'):
+        predict_file(regression, source, out, batch_rows=50)
+    assert out.read_text() == "old"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["new.csv", "out.csv"]
+
+
+KILLED = """
+import os, sys
+from deltauq.tables import load, predict_file
+def progress(done, total):
+    print(done, flush=True)
+    sys.stdin.readline()
+predict_file(load(sys.argv[1]), sys.argv[2], sys.argv[3], batch_rows=50, progress=progress)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("suffix", ["csv", "parquet", "arrow"])
+def test_killed_on_the_way_there_is_no_output_and_a_second_run_succeeds(
+    suffix, regression, mixed, source, tmp_path
+):
+    folder, out = tmp_path / "model", tmp_path / f"out.{suffix}"
+    regression.save(folder)
+    command = [sys.executable, "-c", KILLED, str(folder), str(source), str(out)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "50\n"
+        process.stdin.write("\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == "100\n"
+        os.kill(process.pid, signal.SIGKILL)
+    assert not out.exists()
+    done = subprocess.run(command, input="\n" * 9, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr
+    assert out.exists()
+
+
+MEMORY = """
+import resource, sys
+from deltauq.tables import load, predict_file
+predict_file(load(sys.argv[1]), sys.argv[2], sys.argv[3], batch_rows=20_000)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("suffix", ["parquet", "csv"])
+def test_memory_does_not_grow_with_the_file(suffix, regression, mixed, tmp_path):
+    regression.save(tmp_path / "model")
+    table = pa.Table.from_pandas(mixed.drop(columns=["price", "size"]), preserve_index=False)
+    peaks = []
+    for copies in (500, 5_000):
+        source = tmp_path / f"new{copies}.{suffix}"
+        if suffix == "parquet":
+            with parquet.ParquetWriter(source, table.schema) as writer:
+                for _ in range(copies // 100):
+                    writer.write_table(pa.concat_tables([table] * 100))
+        else:
+            block = table.to_pandas()
+            for k in range(copies // 100):
+                pd.concat([block] * 100).to_csv(source, mode="a", header=k == 0, index=False)
+        command = [
+            sys.executable,
+            "-c",
+            MEMORY,
+            *map(str, (tmp_path / "model", source, tmp_path / "o.parquet")),
+        ]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=True)
+        assert parquet.read_metadata(tmp_path / "o.parquet").num_rows == 240 * copies
+        peaks.append(int(done.stdout))
+    assert peaks[1] < 1.25 * peaks[0]
