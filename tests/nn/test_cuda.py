@@ -21,7 +21,9 @@ def net():
     return net
 
 
-def test_another_device_says_the_same(net, tmp_path):
+def test_another_device_says_the_same(net, tmp_path, monkeypatch):
+    # By default PyTorch rounds the inputs of convolutions to 10 bits on such cards: 3e-4 instead of 1e-6.
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
     x = torch.randn(20, 3, 16, 16)
     net.save(tmp_path / "net")
     expected = net.posterior(x, "softmax")
@@ -49,7 +51,7 @@ def test_training_and_lower_precision(net):
     x, y = torch.randn(64, 3, 16, 16, device="cuda"), torch.randint(10, (64,), device="cuda")
     optimiser = torch.optim.SGD(net.parameters(), 0.05, momentum=0.9)
     losses = []
-    for _ in range(30):
+    for _ in range(80):
         optimiser.zero_grad()
         with torch.autocast("cuda", torch.bfloat16):
             loss = F.cross_entropy(step(x), y)

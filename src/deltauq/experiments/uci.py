@@ -70,6 +70,7 @@ class AnchoredPerceptron:
         torch.manual_seed(recipe.seed)
         self.net = Anchored(self.make(), N_ANCHORS, init=self.init)
         fit(self.net, x, y, recipe, several if self.per_step > 1 else None)
+        self.net.to(x.device)
         self.net.set_anchors(x, random_state=recipe.seed)
         return self
 
