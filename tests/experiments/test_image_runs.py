@@ -136,7 +136,7 @@ def test_masks_of_dropout_are_the_same_for_every_image(monkeypatch):
 
 def test_anchors_come_from_where_their_prior_says():
     run = run_of(ANCHORED)
-    train = image_networks.as_tensor(image_sets.pictures("train", "quick").images, "cpu").flatten(1)
+    train = image_networks.as_tensor(image_sets.pictures("train", "quick").images, ANCHORED, "cpu").flatten(1)
     labels = image_sets.pictures("train", "quick").labels
 
     def nearest(prior):

@@ -25,6 +25,7 @@ NAMES = (
     "table3-study",
     "table4",
     "table5",
+    "figure5",
     "gpu-bench",
     "corruptions",
 )

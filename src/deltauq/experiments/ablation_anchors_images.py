@@ -6,6 +6,7 @@ import numpy as np
 from scipy.special import softmax
 
 from deltauq.experiments import labels
+from deltauq.experiments.figures import ablation_anchors_images_figures
 from deltauq.experiments.image_kinds import Anchors
 from deltauq.experiments.image_runs import logits
 from deltauq.experiments.image_sets import pictures, source
@@ -71,6 +72,7 @@ EXPERIMENT = Experiment(
             "severity 5. σ: over anchors, of the classes' sigmoids. Entropy: of the scaled logits.",
         ),
     ),
+    figures=ablation_anchors_images_figures,
     notes="The anchored networks of `table5` under the first K of 50 training images. The paper shows the "
     "correlation of uncertainty with error rising with K up to some value, without figures.",
 )

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from deltauq.experiments import labels
+from deltauq.experiments.figures import ablation_prior_figures
 from deltauq.experiments.image_kinds import Anchors
 from deltauq.experiments.image_runs import logits
 from deltauq.experiments.image_sets import pictures
@@ -53,6 +56,7 @@ EXPERIMENT = Experiment(
             note="SVHN: the first 10,000 of its 26,032 test images; anchors from SVHN are 10 of these.",
         ),
     ),
+    figures=partial(ablation_prior_figures, names=PRIORS),
     notes="The anchored networks of `table5`; only the anchors at prediction differ. Impulse noise is put on "
     "the very training images that are the anchors in the first row, by our generator. K-means centres are "
     "of the first 5,000 training images. In the paper corrupted anchors do worse the stronger the "

@@ -207,30 +207,100 @@ def ablation_anchors_figures(lines: Sequence[ResultLine]) -> list[Figure]:
     return [
         _over_anchors(
             lines,
+            "dataset",
             "spearman",
             "Does σ rank the errors?",
             "Bars: one standard deviation over the trials.",
             "rank correlation of σ with the error",
         ),
         _over_anchors(
-            relative, "mae", "Accuracy", "Relative to 100 anchors of the same trial.", "MAE / MAE with 100"
+            relative,
+            "dataset",
+            "mae",
+            "Accuracy",
+            "Relative to 100 anchors of the same trial.",
+            "MAE / MAE with 100",
         ),
     ]
 
 
-def _over_anchors(lines: Sequence[ResultLine], metric: str, title: str, caption: str, y_title: str) -> Figure:
+def ablation_anchors_images_figures(lines: Sequence[ResultLine]) -> list[Figure]:
+    """Return ranking of errors and of strange images against the number of anchors, by score."""
+    entropy, sigma = "entropy of the scaled logits", "σ"
+    return [
+        _over_anchors(
+            by_score(lines, {"spearman": sigma, "spearman_entropy": entropy}),
+            "score",
+            "value",
+            "Ranking of the errors",
+            "Test images with impulse noise of severity 5. Bars: one standard deviation over the trials.",
+            "rank correlation with the error",
+        ),
+        _over_anchors(
+            by_score(lines, {"auroc_sigma": sigma, "auroc": entropy}),
+            "score",
+            "value",
+            "Telling SVHN from CIFAR-10",
+            "Bars: one standard deviation over the trials.",
+            "AUROC",
+        ),
+    ]
+
+
+def ablation_prior_figures(lines: Sequence[ResultLine], names: Mapping[str, str]) -> list[Figure]:
+    """Return how well scores tell SVHN from CIFAR-10, by the prior of the anchors, whose names are given."""
+    scores = {"auroc_sigma": "σ", "auroc": "entropy of the scaled logits"}
+    named = [replace(line, cell={**line.cell, "prior": names[line.cell["prior"]]}) for line in lines]
+    return [
+        dot_figure(
+            by_score(named, scores),
+            "value",
+            rows="prior",
+            series="score",
+            title="Telling SVHN from CIFAR-10, by where the anchors come from",
+            caption="10 anchors. Bars: one standard deviation over the trials. Dotted line: chance.",
+            x_title="AUROC",
+            reference=0.5,
+        )
+    ]
+
+
+def by_score(lines: Sequence[ResultLine], scores: Mapping[str, str]) -> list[ResultLine]:
+    """Split lines by metric: each line becomes one for every metric, called "value", and its name, the score.
+
+    Parameters
+    ----------
+    lines : sequence of ResultLine
+    scores : mapping of str to str
+        Metric to the value of the word "score" in the new cells.
+
+    Returns
+    -------
+    lines : list of ResultLine
+    """
+    return [
+        replace(line, cell={**line.cell, "score": score}, metrics={"value": line.metrics[metric]})
+        for line in lines
+        for metric, score in scores.items()
+    ]
+
+
+def _over_anchors(
+    lines: Sequence[ResultLine], word: str, metric: str, title: str, caption: str, y_title: str
+) -> Figure:
+    """Draw a metric over the number of anchors, with one line for each value of a word of the cells."""
     found = {
-        (str(summary.cell["dataset"]), str(summary.cell["n_anchors"])): summary.metrics[metric]
+        (str(summary.cell[word]), str(summary.cell["n_anchors"])): summary.metrics[metric]
         for summary in summarise(lines)
     }
     numbers = sorted({int(number) for _, number in found})
     series = {
-        LABELS.get(dataset, dataset): _column(
+        LABELS.get(kind, kind): _column(
             {(number, kind): spread for (kind, number), spread in found.items()},
             [str(number) for number in numbers],
-            dataset,
+            kind,
         )
-        for dataset in dict.fromkeys(dataset for dataset, _ in found)
+        for kind in dict.fromkeys(kind for kind, _ in found)
     }
     plot = plots.line_plot(numbers, series, x_title="anchors, K", y_title=y_title, log_x=True)
     return Figure(plot, title, caption, height=520)

@@ -34,6 +34,10 @@ class Kind:
         Rate of dropout after every residual block, which stays on in prediction.
     kernels : bool
         DUQ: kernels around the centroids of the classes in place of logits.
+    variational : bool
+        Mean-field variational inference: every weight of a layer is a normal variable.
+    raw : bool
+        The network sees images in [0, 1] as they are, not normalised by channel.
     """
 
     network: str
@@ -47,6 +51,8 @@ class Kind:
     consistency: float = 0.0
     dropout: float = 0.0
     kernels: bool = False
+    variational: bool = False
+    raw: bool = False
 
 
 @dataclass(frozen=True)
@@ -76,10 +82,19 @@ class Schedule:
 
 NETWORK = {"quick": "ResNet20", "paper": "ResNet18"}
 SCHEDULES = {
-    "quick": {"steps": Schedule(2, 0.05), "linear": Schedule(2, 0.05, "linear")},
-    "paper": {"steps": Schedule(85, 0.1, "steps", (25, 50, 75)), "linear": Schedule(40, 0.1, "linear")},
+    "quick": {
+        "steps": Schedule(2, 0.05),
+        "linear": Schedule(2, 0.05, "linear"),
+        "long": Schedule(1, 0.05),
+    },
+    "paper": {
+        "steps": Schedule(85, 0.1, "steps", (25, 50, 75)),
+        "linear": Schedule(40, 0.1, "linear"),
+        "long": Schedule(200, 0.1, "steps", (60, 120, 160)),
+    },
 }
-"""The paper's schedule for CIFAR-10 against SVHN, and a shorter one whose rate falls to zero."""
+"""The paper's schedule for CIFAR-10 against SVHN, a shorter one whose rate falls to zero, and the paper's for
+calibration under corruptions."""
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from copy import deepcopy
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -21,10 +22,11 @@ from deltauq.experiments.image_sets import Pictures, pictures, source
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
+    from deltauq.baselines.svi import VariationalNetwork
     from deltauq.nn import Anchored
 
 N_MASKS = 10
-"""Passes of MC dropout."""
+"""Passes of MC dropout, and of variational networks."""
 KMEANS_ROWS = 5_000
 """Training images that clusters are looked for in."""
 ROWS_AT_ONCE = 2_000
@@ -64,17 +66,30 @@ def predict(net: nn.Module, run: Run, given: Pictures, anchors: Anchors) -> np.n
 
     They are computed in float32: in bfloat16 rounding would be taken for a spread over anchors.
     """
+    return predictor(net, run, anchors, len(given.images))(given.images)
+
+
+Predictor = Callable[[np.ndarray], np.ndarray]
+"""Gives logits of shape (K, n, 10), float16, for images of shape (n, 32, 32, 3)."""
+
+
+def predictor(net: nn.Module, run: Run, anchors: Anchors, n: int) -> Predictor:
+    """Return what answers for many sets of n images: anchors, masks and weights are drawn once."""
     import torch
 
     device = next(net.parameters()).device
-    functions = list(_functions(net, run, anchors, len(given.images), device))
-    found = []
-    with torch.no_grad():
-        for rows in torch.arange(len(given.images)).split(ROWS_AT_ONCE):
-            x = as_tensor(given.images[rows.numpy()], device)
-            outputs = torch.cat([function(x, rows) for function in functions])
-            found.append(outputs.float().clamp(-6e4, 6e4).cpu().numpy().astype(np.float16))
-    return np.concatenate(found, axis=1)
+    functions = list(_functions(net, run, anchors, n, device))
+
+    def ask(images: np.ndarray) -> np.ndarray:
+        found = []
+        with torch.no_grad():
+            for rows in torch.arange(len(images)).split(ROWS_AT_ONCE):
+                x = as_tensor(images[rows.numpy()], run.kind, device)
+                outputs = torch.cat([function(x, rows) for function in functions])
+                found.append(outputs.float().clamp(-6e4, 6e4).cpu().numpy().astype(np.float16))
+        return np.concatenate(found, axis=1)
+
+    return ask
 
 
 Function = Callable[["Tensor", "Tensor"], "Tensor"]
@@ -84,6 +99,7 @@ Function = Callable[["Tensor", "Tensor"], "Tensor"]
 def _functions(net: nn.Module, run: Run, anchors: Anchors, n: int, device: Any) -> Iterator[Function]:
     """Yield what a network of this kind is asked, together K outputs."""
     from deltauq.baselines.duq import KernelNetwork
+    from deltauq.baselines.svi import VariationalNetwork
     from deltauq.nn import Anchored
 
     if isinstance(net, Anchored) and anchors.prior == "paired":
@@ -93,6 +109,8 @@ def _functions(net: nn.Module, run: Run, anchors: Anchors, n: int, device: Any) 
         yield partial(_under_stored_anchors, net)
     elif isinstance(net, KernelNetwork):
         yield lambda x, rows: net.log_kernels(x)[None]
+    elif isinstance(net, VariationalNetwork):
+        yield from (_with_drawn_weights(net, k) for k in range(N_MASKS))
     elif run.kind.dropout:
         yield from (partial(_under_mask, net, k) for k in range(N_MASKS))
     else:
@@ -114,7 +132,7 @@ def _under_own_anchors(net: nn.Module, run: Run, anchors: Anchors, n: int) -> It
     drawn = np.random.default_rng(run.seed).integers(len(train_images), size=(anchors.number, n))
 
     def function(mine: np.ndarray, x: Tensor, rows: Tensor) -> Tensor:
-        under = as_tensor(train_images[mine[rows.numpy()]], x.device)
+        under = as_tensor(train_images[mine[rows.numpy()]], run.kind, x.device)
         outputs: Tensor = net(x, under[None], torch.zeros((), dtype=torch.bool, device=x.device))
         return outputs[None]
 
@@ -137,6 +155,18 @@ def _under_mask(net: nn.Module, k: int, x: Tensor, rows: Tensor) -> Tensor:
     return outputs[None]
 
 
+def _with_drawn_weights(net: VariationalNetwork, k: int) -> Function:
+    """Return a copy of a network whose weights are the k-th drawn, the same for all inputs."""
+    import torch
+
+    drawn = deepcopy(net)
+    generator = torch.Generator().manual_seed(k)
+    with torch.no_grad():
+        for layer in drawn.layers:
+            layer.draw(generator)
+    return lambda x, rows: drawn(x)[None]
+
+
 def anchor_inputs(run: Run, anchors: Anchors) -> Tensor:
     """Return anchors as the network sees images, of shape (K, 3, 32, 32).
 
@@ -154,11 +184,13 @@ def anchor_inputs(run: Run, anchors: Anchors) -> Tensor:
         return torch.from_numpy(noise).float()
     if prior == "kmeans":
         centres = KMeansPrior().draw(given.images[:KMEANS_ROWS].astype(np.float32) / 255, number, rng)
-        return as_tensor(centres.astype(np.float32), "cpu")
+        return as_tensor(centres.astype(np.float32), run.kind, "cpu")
     if prior == "balanced":
-        return as_tensor(BalancedPrior().draw(given.images, number, rng, labels=given.labels), "cpu")
+        drawn = BalancedPrior().draw(given.images, number, rng, labels=given.labels)
+        return as_tensor(drawn, run.kind, "cpu")
     if prior == "svhn":
-        return as_tensor(DataPrior().draw(pictures("svhn", run.profile).images, number, rng), "cpu")
+        drawn = DataPrior().draw(pictures("svhn", run.profile).images, number, rng)
+        return as_tensor(drawn, run.kind, "cpu")
     images = DataPrior().draw(given.images, number, rng)
     if prior == "impulse":
         from deltauq.data.corruptions import corrupt
@@ -166,7 +198,7 @@ def anchor_inputs(run: Run, anchors: Anchors) -> Tensor:
         images = corrupt(images, "impulse_noise", int(severity), seed=run.seed)
     elif prior != "data":
         raise ValueError(f"there is no prior {anchors.prior!r} of anchors for images.")
-    return as_tensor(images, "cpu")
+    return as_tensor(images, run.kind, "cpu")
 
 
 def seconds_per_image(run: Run, images: str, n_anchors: int) -> float:
@@ -192,7 +224,7 @@ def seconds_per_image(run: Run, images: str, n_anchors: int) -> float:
 
     net = trained(run)
     device = next(net.parameters()).device
-    x = as_tensor(pictures(images, run.profile).images, device)
+    x = as_tensor(pictures(images, run.profile).images, run.kind, device)
     on_gpu = device.type == "cuda"
     ask: Callable[[Tensor], Any] = net
     if isinstance(net, Anchored):

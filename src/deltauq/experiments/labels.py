@@ -27,6 +27,9 @@ METHODS = {
     "delta-masked-mean": "Δ, masked, mean",
     "delta-masked-1": "Δ, masked, K = 1, × 0.5",
     "mc-dropout": "MC dropout",
+    "temperature": "temperature",
+    "svi": "variational (SVI)",
+    "ensemble-5": "ensemble of 5",
     "duq": "DUQ",
 }
 

@@ -3,6 +3,7 @@
 plotly is imported when a figure is made, so that the package can be used without it.
 """
 
+from deltauq.report.plots.boxes import box_plot
 from deltauq.report.plots.contact_sheet import contact_sheet
 from deltauq.report.plots.convergence import best_so_far
 from deltauq.report.plots.curves import bin_by_spread, coverage_curves, error_by_spread, mean_and_band
@@ -12,6 +13,7 @@ from deltauq.report.plots.series import dot_plot, line_plot
 __all__ = [
     "best_so_far",
     "bin_by_spread",
+    "box_plot",
     "class_map",
     "contact_sheet",
     "coverage_curves",

@@ -1,0 +1,289 @@
+"""`figure5`: calibration of image classifiers under the corruptions of CIFAR-10-C.
+
+A training is asked about all sets of images at once, and its figures for all methods that are made from it
+stay in the cache; logits do not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from deltauq.calibration import TemperatureScaler
+from deltauq.data.corruptions import FIGURE5, SEVERITIES
+from deltauq.experiments import paper
+from deltauq.experiments.artifacts import shared_arrays
+from deltauq.experiments.image_kinds import SCHEDULES, TRAINING_IMAGES, Kind, Run
+from deltauq.experiments.image_networks import trained
+from deltauq.experiments.image_runs import Predictor, predictor
+from deltauq.experiments.image_sets import Pictures, pictures, source
+from deltauq.experiments.judgements import Judge, mean_logits, mean_probabilities, spread_scaled
+from deltauq.experiments.labels import LABELS
+from deltauq.experiments.results import ResultLine
+from deltauq.experiments.runner import Cell, Experiment, Outcome
+from deltauq.experiments.table5 import DROPOUT, MASK
+from deltauq.metrics import accuracy, brier, ece, nll
+from deltauq.report import Figure, TableView, plots
+
+VERSION = 1
+METRICS = {"ece": ece, "brier": brier, "nll": nll, "accuracy": accuracy}
+TITLES = {
+    "ece": "Expected calibration error",
+    "brier": "Brier score",
+    "nll": "Negative log-likelihood",
+    "accuracy": "Accuracy",
+}
+CLEAN = 0
+"""Stands for the severity of images as they are."""
+
+CORRUPTIONS = {"quick": FIGURE5[:2], "paper": FIGURE5}
+N_IMAGES = {"quick": 10, "paper": 10_000}
+SEEDS = {"quick": 1, "paper": 5}
+
+PLAIN = Kind("ResNet20", raw=True)
+ANCHORED = replace(PLAIN, anchored=True)
+MASKED = replace(ANCHORED, mask=MASK)
+
+
+@dataclass(frozen=True)
+class Method:
+    """Networks and what is done with their logits.
+
+    Attributes
+    ----------
+    judge : callable or None
+        None: mean logits divided by a temperature, fitted on the images held out.
+    kind : Kind
+    members : int
+        Networks, of seeds that follow each other, the first after the last.
+    held_out : bool
+        Leave 5,000 images out of training.
+    """
+
+    judge: Judge | None
+    kind: Kind = PLAIN
+    members: int = 1
+    held_out: bool = False
+
+    def same_networks(self, other: Method) -> bool:
+        """Tell whether two methods differ in their judges only."""
+        return replace(self, judge=None) == replace(other, judge=None)
+
+
+METHODS = {
+    "plain": Method(mean_logits(1.0)),
+    "delta-uq": Method(spread_scaled, ANCHORED),
+    "delta-masked": Method(spread_scaled, MASKED),
+    "temperature": Method(None, held_out=True),
+    "mc-dropout": Method(mean_probabilities, replace(PLAIN, dropout=DROPOUT)),
+    "svi": Method(mean_probabilities, replace(PLAIN, variational=True)),
+    "scaled": Method(mean_logits(0.5)),
+    "delta-mean": Method(mean_logits(1.0), ANCHORED),
+    "delta-mean-scaled": Method(mean_logits(0.5), ANCHORED),
+    "delta-masked-mean": Method(mean_logits(1.0), MASKED),
+    "ensemble": Method(mean_probabilities, members=3),
+    "ensemble-5": Method(mean_probabilities, members=5),
+}
+SHOWN = (
+    "plain",
+    "temperature",
+    "mc-dropout",
+    "ensemble",
+    "svi",
+    "delta-uq",
+    "delta-masked",
+    "delta-masked-mean",
+)
+"""In the figures, which have eight colours."""
+
+
+def cells(profile: str) -> list[Cell]:
+    """Return one cell per method and seed.
+
+    Those that train come first, the first seed of every method before the second: several processes then
+    never wait for one training. What is made from trained networks follows.
+    """
+    n_seeds = SEEDS[profile]
+    found = [
+        {"method": name, "seed": seed}
+        for seed in range(n_seeds)
+        for name, method in METHODS.items()
+        # As many members as seeds make one ensemble only, and more than that would be trained for it alone.
+        if seed == 0 or method.members < n_seeds
+        if profile == "paper" or name != "ensemble-5"
+    ]
+    return sorted(found, key=lambda cell: not _trains(cell["method"]))
+
+
+def run(cell: Cell, profile: str) -> Outcome:
+    """Train, unless another cell has, and measure calibration on all sets of images."""
+    corruptions = CORRUPTIONS[profile]
+    clean, shifted = np.split(measured(cell["method"], cell["seed"], profile), [1])
+    by_metric = shifted.reshape(len(corruptions), len(SEVERITIES), len(METRICS)).transpose(2, 0, 1)
+    metrics = {
+        f"{name}_{severity}": float(value)
+        for name, first, figures in zip(METRICS, clean[0], by_metric, strict=True)
+        for severity, value in zip((CLEAN, *SEVERITIES), (first, *np.median(figures, axis=0)), strict=True)
+    }
+    details = {name: np.round(figures, 5).tolist() for name, figures in zip(METRICS, by_metric, strict=True)}
+    sources = sorted({source(images) for images in image_sets(profile)[1:]})
+    return Outcome(metrics, {"source": sources, "corruptions": list(corruptions), **details})
+
+
+def image_sets(profile: str) -> list[str]:
+    """Return the names of all sets: the clean one, then every corruption with its severities."""
+    return [
+        "test",
+        *(f"test/{name}/{severity}" for name in CORRUPTIONS[profile] for severity in SEVERITIES),
+    ]
+
+
+def runs_of(method: Method, seed: int, profile: str) -> list[Run]:
+    """Return the trainings behind a cell."""
+    schedule = replace(SCHEDULES[profile]["long"], held_out=method.held_out)
+    # An ensemble of the quick profile has members that no other cell asks for.
+    n_seeds = max(SEEDS[profile], method.members)
+    return [
+        Run(method.kind, schedule, (seed + member) % n_seeds, profile) for member in range(method.members)
+    ]
+
+
+def measured(name: str, seed: int, profile: str) -> np.ndarray:
+    """Return the figures of a method, of shape (sets, metrics): from the cache if they are there.
+
+    They are made together with those of all methods on the same networks.
+    """
+    runs = runs_of(METHODS[name], seed, profile)
+    names = _companions(name)
+    sets = image_sets(profile)
+    configuration = {
+        "version": VERSION,
+        "runs": [run.configuration() for run in runs],
+        "methods": names,
+        "images": [[images, source(images)] for images in sets],
+        "n_images": N_IMAGES[profile],
+    }
+
+    def make() -> dict[str, np.ndarray]:
+        asks = [predictor(trained(run), run, TRAINING_IMAGES, N_IMAGES[profile]) for run in runs]
+        print(f"  figure5 of {runs[0]} ({len(runs)}): {len(sets)} sets of images", flush=True)
+        judges = {name: METHODS[name].judge or with_temperature(asks[0], profile) for name in names}
+        return judge_sets(asks, judges, (_first(images, profile) for images in sets))
+
+    return shared_arrays(f"figure5-{runs[0]}-{len(runs)}", configuration, make)[name]
+
+
+def judge_sets(
+    asks: Sequence[Predictor], judges: Mapping[str, Judge], sets: Iterable[Pictures]
+) -> dict[str, np.ndarray]:
+    """Measure methods on sets of images.
+
+    Parameters
+    ----------
+    asks : sequence of Predictor
+        One of each member.
+    judges : mapping of str to Judge
+        By method.
+    sets : iterable of Pictures
+
+    Returns
+    -------
+    figures : dict of str to array of shape (sets, metrics)
+    """
+    figures: dict[str, list[list[float]]] = {name: [] for name in judges}
+    for given in sets:
+        logits = np.concatenate([ask(given.images) for ask in asks]).astype(np.float64)
+        for name, judge in judges.items():
+            probabilities = judge(logits).probabilities
+            figures[name].append([metric(given.labels, probabilities) for metric in METRICS.values()])
+    return {name: np.array(rows) for name, rows in figures.items()}
+
+
+def with_temperature(ask: Predictor, profile: str) -> Judge:
+    """Return the method that divides logits by the temperature of the images held out."""
+    given = pictures("validation", profile)
+    scaler = TemperatureScaler().fit(ask(given.images).astype(np.float64).mean(axis=0), given.labels)
+    return mean_logits(1.0 / scaler.temperature_)
+
+
+def figures(lines: Sequence[ResultLine]) -> list[Figure]:
+    """Return a box plot of each metric: the spread over corruptions, by severity and method."""
+    sources = sorted({source for line in lines for source in line.details["source"]})
+    caption = (
+        "A box holds the quartiles over the corruptions, each the mean over the seeds; its whiskers reach "
+        f"from the mildest to the worst. 0: images as they are. {' and '.join(sources).capitalize()} images."
+    )
+    groups = [str(severity) for severity in (CLEAN, *SEVERITIES)]
+    return [
+        Figure(
+            plots.box_plot(groups, _boxes(lines, metric), x_title="severity", y_title=title.lower()),
+            title,
+            caption if metric == "ece" else "",
+            height=480,
+        )
+        for metric, title in TITLES.items()
+    ]
+
+
+def _boxes(lines: Sequence[ResultLine], metric: str) -> dict[str, np.ndarray]:
+    """Return the figures of methods by their label, of shape (corruptions, 1 + severities)."""
+    boxes = {}
+    for name in SHOWN:
+        of_method = [line for line in lines if line.cell["method"] == name]
+        if of_method:
+            shifted = np.mean([line.details[metric] for line in of_method], axis=0)
+            clean = np.full((len(shifted), 1), np.nan)
+            clean[0] = np.mean([line.metrics[f"{metric}_{CLEAN}"] for line in of_method])
+            boxes[LABELS[name]] = np.concatenate([clean, shifted], axis=1)
+    return boxes
+
+
+def _companions(name: str) -> list[str]:
+    """Return all methods on the same networks, in their order."""
+    return [other for other, method in METHODS.items() if method.same_networks(METHODS[name])]
+
+
+def _trains(name: str) -> bool:
+    """Tell whether a method is the first to ask for a training of its own."""
+    return METHODS[name].members == 1 and _companions(name)[0] == name
+
+
+def _first(images: str, profile: str) -> Pictures:
+    given, n = pictures(images, profile), N_IMAGES[profile]
+    return Pictures(given.images[:n], given.labels[:n])
+
+
+def _table(metric: str) -> TableView:
+    columns = {f"{metric}_{severity}": f"severity {severity}" for severity in SEVERITIES}
+    return TableView(
+        f"{TITLES[metric]}: median over the corruptions, by severity",
+        (f"{metric}_{CLEAN}", *columns),
+        "method",
+        best=None,
+        paper=paper.FIGURE5 if metric == "accuracy" else {},
+        labels={**LABELS, f"{metric}_{CLEAN}": "clean", **columns},
+    )
+
+
+EXPERIMENT = Experiment(
+    "figure5",
+    VERSION,
+    "Calibration under corruptions",
+    cells,
+    run,
+    tables=tuple(_table(metric) for metric in METRICS),
+    figures=figures,
+    notes=(
+        "ResNet-20 on CIFAR-10, 200 epochs with the paper's steps, images in [0, 1]; sixteen corruptions of "
+        "CIFAR-10-C, 10,000 test images each. The paper shows boxes without figures. Anchors are 10 training "
+        "images shared by all test images. The network with a temperature is trained on 45,000 "
+        "images and its temperature fitted on the other 5,000, so that every method has the same 50,000. MC "
+        "dropout: 10 passes, rate 0.1 after every residual block. Variational: 10 draws, all convolutions "
+        "and the head with prior N(0, 0.2²), which pulls on weights as the weight decay of the others does; "
+        "standard deviations begin at 0.01. Ensembles are made of the 5 plain networks, 3 at a time, so that "
+        "their trials share members; one "
+        "ensemble has all 5. Networks are asked in float32."
+    ),
+)

@@ -1,0 +1,221 @@
+"""Calibration under corruptions: real images, but few of them, and a single step."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.special import softmax
+
+torch = pytest.importorskip("torch")
+
+from deltauq.experiments import (  # noqa: E402
+    artifacts,
+    figure5,
+    image_kinds,
+    image_networks,
+    image_runs,
+    image_sets,
+)
+from deltauq.experiments.image_kinds import Anchors, Kind, Run, Schedule  # noqa: E402
+from deltauq.experiments.image_sets import Pictures  # noqa: E402
+from deltauq.experiments.results import ResultLine  # noqa: E402
+from deltauq.experiments.summary import summarise  # noqa: E402
+from deltauq.report import make_grid  # noqa: E402
+
+SHORT = Schedule(1, 0.05)
+VARIATIONAL = Kind("ResNet20", variational=True, raw=True)
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture
+def tiny(cache, monkeypatch, data_dir):
+    """Few images, one step; networks are shared by the tests of this file."""
+    monkeypatch.setattr(artifacts, "cache_dir", lambda: cache)
+    monkeypatch.setitem(image_sets.SIZES, "quick", (64, 24))
+    monkeypatch.setitem(image_sets.HELD_OUT, "quick", 24)
+    monkeypatch.setitem(image_kinds.SCHEDULES, "quick", {"long": SHORT})
+    monkeypatch.setitem(figure5.N_IMAGES, "quick", 8)
+    monkeypatch.setattr(figure5, "SEVERITIES", (2, 5))
+    image_networks.trained.cache_clear()
+
+
+def run_of(kind, seed=0, schedule=SHORT):
+    return Run(kind, schedule, seed, "quick")
+
+
+@pytest.mark.parametrize("method", [name for name in figure5.METHODS if name != "ensemble-5"])
+def test_every_method_runs(method, tiny):
+    outcome = figure5.run({"method": method, "seed": 0}, "quick")
+    assert set(outcome.metrics) == {f"{name}_{s}" for name in figure5.METRICS for s in (0, 2, 5)}
+    assert all(np.isfinite(value) and value >= 0 for value in outcome.metrics.values())
+    assert outcome.details["source"] == ["generated"] or outcome.details["source"] == ["published"]
+    assert json.loads(json.dumps(outcome.details)) == outcome.details
+
+
+def test_methods_on_one_training_are_measured_together(tiny, monkeypatch):
+    figure5.measured("delta-uq", 0, "quick")
+    monkeypatch.setattr(figure5, "trained", None)
+    half, mean = (figure5.measured(name, 0, "quick") for name in ("delta-mean-scaled", "delta-mean"))
+    assert half.shape == mean.shape == (5, 4) and not np.array_equal(half, mean)
+    accuracy = list(figure5.METRICS).index("accuracy")
+    np.testing.assert_array_equal(half[:, accuracy], mean[:, accuracy])
+
+
+def test_an_ensemble_is_made_of_the_plain_networks(tiny):
+    method = figure5.METHODS["ensemble"]
+    assert [run.seed for run in figure5.runs_of(method, 4, "paper")] == [4, 0, 1]
+    plain = [figure5.runs_of(figure5.METHODS["plain"], seed, "paper")[0] for seed in (4, 0, 1)]
+    assert figure5.runs_of(method, 4, "paper") == plain
+    five = figure5.runs_of(figure5.METHODS["ensemble-5"], 0, "paper")
+    assert [run.seed for run in five] == [0, 1, 2, 3, 4]
+
+
+def test_trainings_come_first_and_none_is_asked_for_twice():
+    cells = figure5.cells("paper")
+    runs = [tuple(figure5.runs_of(figure5.METHODS[cell["method"]], cell["seed"], "paper")) for cell in cells]
+    trainings = {run for group in runs for run in group}
+    first = runs[: len(trainings)]
+    assert {run for group in first for run in group} == trainings and all(len(group) == 1 for group in first)
+    seeds = [cell["seed"] for cell in cells[: len(trainings)]]
+    assert seeds == sorted(seeds)
+    assert sum(cell["method"] == "ensemble-5" for cell in cells) == 1
+    assert {cell["method"] for cell in cells} == set(figure5.METHODS)
+
+
+def test_the_schedule_is_the_papers():
+    (run,) = figure5.runs_of(figure5.METHODS["delta-uq"], 0, "paper")
+    recipe = image_networks.recipe_for_device(run)
+    rates = [recipe.rate(epoch) for epoch in (0, 59, 60, 120, 160, 199)]
+    np.testing.assert_allclose(rates, [0.1, 0.1, 0.02, 0.004, 0.0008, 0.0008])
+    assert recipe.epochs == 200 and run.kind.network == "ResNet20" and not run.schedule.held_out
+    assert figure5.runs_of(figure5.METHODS["temperature"], 0, "paper")[0].schedule.held_out
+    assert len(figure5.image_sets("paper")) == 81
+
+
+def test_raw_images_are_seen_as_they_are():
+    images = np.arange(2 * 32 * 32 * 3, dtype=np.uint32).astype(np.uint8).reshape(2, 32, 32, 3)
+    raw = image_networks.as_tensor(images, VARIATIONAL, "cpu")
+    np.testing.assert_allclose(raw.numpy(), images.transpose(0, 3, 1, 2) / 255, rtol=1e-6)
+    normalised = image_networks.as_tensor(images, Kind("ResNet20"), "cpu").numpy()
+    mean, std = (np.array(v).reshape(3, 1, 1) for v in (image_networks.CIFAR_MEAN, image_networks.CIFAR_STD))
+    np.testing.assert_allclose(normalised, (raw.numpy() - mean) / std, rtol=1e-4, atol=1e-5)
+
+
+def test_figures_agree_with_torchmetrics_on_saved_logits(tmp_path):
+    from torchmetrics.functional.classification import multiclass_accuracy, multiclass_calibration_error
+
+    rng = np.random.default_rng(0)
+    saved = (3 * rng.normal(size=(10, 2000, 10))).astype(np.float16)
+    np.save(tmp_path / "logits.npy", saved)
+    labels = rng.integers(10, size=2000)
+    labels[::2] = saved.astype(float).mean(axis=0).argmax(axis=1)[::2]
+    given = Pictures(np.zeros(1), labels)
+    judges = {name: figure5.METHODS[name].judge for name in ("plain", "mc-dropout", "delta-uq")}
+    found = figure5.judge_sets([lambda images: np.load(tmp_path / "logits.npy")], judges, [given])
+    for name, judge in judges.items():
+        probabilities = torch.from_numpy(judge(saved.astype(float)).probabilities)
+        target = torch.from_numpy(labels)
+        expected = [
+            float(multiclass_calibration_error(probabilities, target, num_classes=10, n_bins=15)),
+            float((probabilities - torch.eye(10)[target]).square().sum(dim=1).mean()),
+            float(torch.nn.functional.nll_loss(probabilities.log(), target)),
+            float(multiclass_accuracy(probabilities, target, num_classes=10, average="micro")),
+        ]
+        np.testing.assert_allclose(found[name][0], expected, rtol=1e-5)
+
+
+def test_medians_and_details_say_the_same(monkeypatch):
+    rng = np.random.default_rng(1)
+    known = rng.random((1 + 2 * 5, 4))
+    monkeypatch.setattr(figure5, "measured", lambda method, seed, profile: known)
+    outcome = figure5.run({"method": "plain", "seed": 0}, "quick")
+    sets = figure5.image_sets("quick")
+    for place, name in enumerate(figure5.METRICS):
+        assert outcome.metrics[f"{name}_0"] == known[0, place]
+        for severity in range(1, 6):
+            rows = [sets.index(f"test/{kind}/{severity}") for kind in outcome.details["corruptions"]]
+            assert outcome.metrics[f"{name}_{severity}"] == pytest.approx(np.median(known[rows, place]))
+            in_details = [row[severity - 1] for row in outcome.details[name]]
+            np.testing.assert_allclose(in_details, known[rows, place], atol=1e-5)
+
+
+def test_the_temperature_of_images_held_out_is_found(monkeypatch):
+    rng = np.random.default_rng(3)
+    logits = rng.normal(scale=2.0, size=(4000, 10))
+    labels = (softmax(logits, axis=1).cumsum(axis=1) < rng.random((4000, 1))).sum(axis=1)
+    monkeypatch.setattr(figure5, "pictures", lambda name, profile: Pictures(2 * logits[None], labels))
+    found = figure5.with_temperature(lambda images: images, "quick")(2 * logits[None])
+    # Twice the true logits: a temperature of about two.
+    np.testing.assert_allclose(found.probabilities, softmax(logits, axis=1), atol=0.03)
+
+
+def test_weights_are_drawn_alike_for_every_image_and_in_every_process(tiny, monkeypatch):
+    run = run_of(VARIATIONAL)
+    net, test = image_networks.trained(run), image_sets.pictures("test", "quick")
+    whole = image_runs.predict(net, run, test, Anchors()).astype(float)
+    monkeypatch.setattr(image_runs, "ROWS_AT_ONCE", 7)
+    image_networks.trained.cache_clear()
+    again = image_runs.predict(image_networks.trained(run), run, test, Anchors()).astype(float)
+    np.testing.assert_allclose(whole, again, rtol=5e-3, atol=5e-3)
+    assert whole.shape == (image_runs.N_MASKS, 24, 10) and whole.std(axis=0).min() > 0
+    with torch.no_grad():
+        for layer in net.layers:
+            for log_std in layer.log_std.values():
+                log_std.fill_(-40.0)
+        at_means = net(image_networks.as_tensor(test.images, VARIATIONAL, "cpu")).numpy()
+    drawn = image_runs.predict(net, run, test, Anchors()).astype(float)
+    np.testing.assert_allclose(drawn, np.broadcast_to(at_means, drawn.shape), rtol=5e-3, atol=5e-3)
+
+
+def lines_of(methods, seeds):
+    rng = np.random.default_rng(0)
+    for method in methods:
+        for seed in seeds:
+            details = {name: rng.random((16, 5)).tolist() for name in figure5.METRICS}
+            metrics = {f"{name}_{s}": rng.random() for name in figure5.METRICS for s in range(6)}
+            yield ResultLine(
+                "figure5",
+                figure5.VERSION,
+                "paper",
+                {"method": method, "seed": seed},
+                metrics,
+                1.0,
+                details={"source": ["generated"], "corruptions": list(figure5.FIGURE5), **details},
+            )
+
+
+def test_a_figure_of_each_metric_has_boxes_over_corruptions():
+    pytest.importorskip("plotly")
+    lines = list(lines_of(["plain", "delta-uq", "scaled"], range(2)))
+    figures = figure5.figures(lines)
+    assert [figure.title for figure in figures] == list(figure5.TITLES.values())
+    assert "Generated images" in figures[0].caption
+    for metric, figure in zip(figure5.TITLES, figures, strict=True):
+        plain, delta = figure.figure.data
+        assert (plain.name, delta.name) == ("plain", "Δ-UQ") and list(plain.x) == list("012345")
+        of_plain = np.mean([line.details[metric] for line in lines[:2]], axis=0)
+        np.testing.assert_allclose(plain.median[1:], np.median(of_plain, axis=0))
+        clean = np.mean([line.metrics[f"{metric}_0"] for line in lines[:2]])
+        assert plain.median[0] == plain.upperfence[0] == pytest.approx(clean)
+
+
+def test_tables_have_every_severity_and_the_papers_accuracy():
+    lines = list(lines_of(figure5.METHODS, range(2)))
+    grids = [make_grid(view, summarise(lines)) for view in figure5.EXPERIMENT.tables]
+    for grid in grids:
+        assert list(grid.columns) == ["clean", *(f"severity {s}" for s in range(1, 6))]
+        assert len(grid.rows) == len(figure5.METHODS)
+    assert [grid.has_paper for grid in grids] == [False, False, False, True]
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+def test_variational_training_is_recorded_on_a_gpu(monkeypatch, data_dir):
+    monkeypatch.setitem(image_sets.SIZES, "quick", (2000, 24))
+    run = run_of(VARIATIONAL, schedule=replace(SHORT, epochs=2))
+    net = image_networks.train(run)
+    assert all(value.isfinite().all() for value in net.state_dict().values())
