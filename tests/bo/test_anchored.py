@@ -20,7 +20,15 @@ from deltauq.nn.recipe import Recipe
 
 SMALL = partial(MLP, hidden=(16, 16), activation="tanh")
 QUICK = Recipe(epochs=40, lr=1e-2)
-make = partial(AnchoredSurrogate, network=SMALL, recipe=QUICK, n_anchors=30, pairing="random", calibrate=1.0)
+make = partial(
+    AnchoredSurrogate,
+    network=SMALL,
+    recipe=QUICK,
+    n_anchors=30,
+    pairing="random",
+    calibrate=1.0,
+    input_transform="standardize",
+)
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +63,16 @@ def test_values_are_those_of_the_network_under_each_anchor(bowl, model):
     for k, anchor in enumerate(model.net.anchors):
         outputs = model.net(inputs.view(6, 2), anchor.expand(1, 6, 2)).view(3, 2, 1)
         torch.testing.assert_close(values[:, k], outputs * y.std() + y.mean())
+
+
+def test_by_default_points_are_scaled_by_their_range(bowl):
+    x, y = bowl
+    model = AnchoredSurrogate(3 * x + 7, y, recipe=Recipe(epochs=5), posterior="gaussian").fit()
+    low, high = x.amin(0), x.amax(0)
+    centred = (x - low) / (high - low) - 0.5
+    expected = model.net.posterior(centred).mean
+    mean = model.posterior((3 * x + 7)[:, None]).mean[:, 0]
+    torch.testing.assert_close(mean, expected * y.std() + y.mean())
 
 
 def test_moments_are_those_of_the_networks_posterior(bowl, model):

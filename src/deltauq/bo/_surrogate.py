@@ -12,7 +12,7 @@ from botorch.acquisition.objective import PosteriorTransform
 from botorch.exceptions.errors import UnsupportedError
 from botorch.models.ensemble import EnsembleModel
 from botorch.models.model import Model
-from botorch.models.transforms.input import InputStandardize, InputTransform
+from botorch.models.transforms.input import InputStandardize, InputTransform, Normalize
 from botorch.models.transforms.outcome import OutcomeTransform, Standardize
 from botorch.posteriors.posterior import Posterior
 from sklearn.exceptions import NotFittedError
@@ -34,8 +34,9 @@ class Surrogate(Model):
     train_X : float tensor of shape (n, d)
         At least two points. Its dtype and device are the model's.
     train_Y : float tensor of shape (n, m)
-    input_transform : InputTransform, "standardize" or None
-        "standardize": zero mean and unit variance of the evaluated points.
+    input_transform : InputTransform, "standardize", "range" or None
+        "standardize": zero mean and unit variance of the evaluated points; "range": all of them between -0.5
+        and 0.5.
     outcome_transform : OutcomeTransform, "standardize" or None
 
     Attributes
@@ -50,7 +51,7 @@ class Surrogate(Model):
         train_X: Tensor,
         train_Y: Tensor,
         *,
-        input_transform: InputTransform | Literal["standardize"] | None = "standardize",
+        input_transform: InputTransform | Literal["standardize", "range"] | None = "standardize",
         outcome_transform: OutcomeTransform | Literal["standardize"] | None = "standardize",
     ) -> None:
         super().__init__()
@@ -58,10 +59,10 @@ class Surrogate(Model):
         self.train_inputs = (train_X.detach(),)
         self.train_targets = train_Y.detach()
         if isinstance(input_transform, str):
-            _require_standardize("input_transform", input_transform)
-            input_transform = InputStandardize(train_X.shape[1])
+            input_transform = _input_transform(input_transform, train_X.shape[1])
         if isinstance(outcome_transform, str):
-            _require_standardize("outcome_transform", outcome_transform)
+            if outcome_transform != "standardize":
+                raise _no_transform("outcome_transform", '"standardize"', outcome_transform)
             outcome_transform = Standardize(train_Y.shape[1])
         if input_transform is not None:
             self.input_transform = input_transform.to(train_X)
@@ -260,9 +261,17 @@ def train_nets(
     fit_many(nets, torch.cat(list(xs)), torch.cat(list(ys)), recipe, criterion, rows=rows, seeds=seeds)
 
 
-def _require_standardize(name: str, word: str) -> None:
-    if word != "standardize":
-        raise ValueError(f'{name} must be a transform of BoTorch, "standardize" or None, got {word!r}.')
+def _input_transform(word: str, d: int) -> InputTransform:
+    """Return the transform of d inputs that a word stands for."""
+    if word == "standardize":
+        return InputStandardize(d)
+    if word == "range":
+        return Normalize(d, center=0.0)
+    raise _no_transform("input_transform", '"standardize", "range"', word)
+
+
+def _no_transform(name: str, words: str, got: str) -> ValueError:
+    return ValueError(f"{name} must be a transform of BoTorch, {words} or None, got {got!r}.")
 
 
 def _check_training_data(x: Tensor, y: Tensor) -> None:

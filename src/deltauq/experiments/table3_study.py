@@ -1,7 +1,7 @@
 """`table3-study`: which setting of an anchored surrogate finds maxima, on functions that are not `table3`'s.
 
-Every setting differs from the chosen one in what its name says. Runs of all functions of one dimension
-advance together.
+Every setting differs from the first in what its name says. Runs of all functions of one dimension advance
+together.
 """
 
 from __future__ import annotations
@@ -68,45 +68,25 @@ class Setting:
     calibrate: float = 4.0
 
 
-CHOSEN = Setting()
-PAPER = Setting(
-    (128,) * 3, "relu", 0, 3.0, "standardize", "random", 1, 30, "data", 1e-3, 200, "constant", 1.0
-)
+START = Setting()
 SETTINGS = {
-    "chosen": CHOSEN,
-    "σ × 1": replace(CHOSEN, calibrate=1.0),
-    "σ × 2": replace(CHOSEN, calibrate=2.0),
-    "σ × 8": replace(CHOSEN, calibrate=8.0),
-    "σ × 16": replace(CHOSEN, calibrate=16.0),
-    "relu": replace(CHOSEN, activation="relu"),
-    "tanh": replace(CHOSEN, activation="tanh"),
-    "two layers": replace(CHOSEN, hidden=(64, 64)),
-    "128 wide": replace(CHOSEN, hidden=(128,)),
-    "Fourier scale 1.5": replace(CHOSEN, fourier_scale=1.5),
-    "Fourier scale 2.5": replace(CHOSEN, fourier_scale=2.5),
-    "Fourier scale 6": replace(CHOSEN, fourier_scale=6.0),
-    "Fourier scale 10": replace(CHOSEN, fourier_scale=10.0),
-    "relu, Fourier scale 2.5": replace(CHOSEN, activation="relu", fourier_scale=2.5),
-    "relu, Fourier scale 6": replace(CHOSEN, activation="relu", fourier_scale=6.0),
-    "no Fourier features": replace(CHOSEN, n_frequencies=0, hidden=(128, 128)),
-    "standardised inputs": replace(CHOSEN, inputs="standardize", fourier_scale=2.3),
-    "inputs by range": replace(CHOSEN, inputs="range", fourier_scale=8.0),
-    "standardised inputs, Fourier scale 3.5": replace(CHOSEN, inputs="standardize", fourier_scale=3.5),
-    "inputs by range, Fourier scale 12": replace(CHOSEN, inputs="range", fourier_scale=12.0),
-    "Fourier scale 6, σ × 8": replace(CHOSEN, fourier_scale=6.0, calibrate=8.0),
-    "5 anchors": replace(CHOSEN, n_anchors=5),
-    "20 anchors": replace(CHOSEN, n_anchors=20),
-    "uniform anchors": replace(CHOSEN, prior="uniform"),
-    "random pairs": replace(CHOSEN, pairing="random", n_anchors=20, n_train_anchors=4),
-    "150 epochs": replace(CHOSEN, epochs=150),
-    "600 epochs": replace(CHOSEN, epochs=600),
-    "lr 0.003": replace(CHOSEN, lr=3e-3),
-    "paper": PAPER,
-    "paper, σ × 4": replace(PAPER, calibrate=4.0),
-    "paper, shared, σ × 4": replace(PAPER, pairing="shared", n_anchors=10, calibrate=4.0),
+    "start": START,
+    "σ × 1": replace(START, calibrate=1.0),
+    "σ × 8": replace(START, calibrate=8.0),
+    "σ × 16": replace(START, calibrate=16.0),
+    "relu": replace(START, activation="relu"),
+    "Fourier scale 2.5": replace(START, fourier_scale=2.5),
+    "Fourier scale 6": replace(START, fourier_scale=6.0),
+    "Fourier scale 10": replace(START, fourier_scale=10.0),
+    "standardised inputs": replace(START, inputs="standardize", fourier_scale=2.3),
+    "standardised inputs, Fourier scale 3.5": replace(START, inputs="standardize", fourier_scale=3.5),
+    "inputs by range, Fourier scale 12": replace(START, inputs="range", fourier_scale=12.0),
+    "paper": Setting(
+        (128,) * 3, "relu", 0, 3.0, "standardize", "random", 1, 30, "data", 1e-3, 200, "constant", 1.0
+    ),
 }
 RIVALS = ("gp",)
-SHOWN = {"quick": ("chosen", "paper", *RIVALS), "paper": (*SETTINGS, *RIVALS)}
+SHOWN = {"quick": ("start", "paper", *RIVALS), "paper": (*SETTINGS, *RIVALS)}
 
 
 def cells(profile: str) -> list[Cell]:
@@ -248,8 +228,11 @@ EXPERIMENT = Experiment(
         ),
     ),
     notes=(
-        "None of the functions of `table3` is among these. Every setting differs from the chosen one in "
-        "what its name says. All functions and seeds of one dimension are computed together, and their time "
+        "None of the functions of `table3` is among these. Every setting differs from the first in what its "
+        "name says. The factor on σ makes little difference between 1 and 16; the scale of the Fourier "
+        "features does: best is 6 on the domain scaled to [-1, 1], or the same by the range of the evaluated "
+        "points, 12, which needs no domain and is the default. Means over 24 or 36 runs have standard errors "
+        "of about 0.04. All functions and seeds of one dimension are computed together, and their time "
         "stands with the first of them."
     ),
 )
