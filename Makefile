@@ -78,5 +78,5 @@ $(DEMO): $(TOOLS)
 
 $(TEST): $(DEMO)
 	@echo "Installing the test environment, PyTorch included (once, some minutes) ..."
-	@$(EDIT) -e '.[fast,nn,bo,cli,report,compare,images,tables]' --group test --group lint
+	@$(EDIT) -e '.[fast,nn,bo,cli,report,compare,images,tables,export,mlflow]' --group test --group lint
 	@touch $@

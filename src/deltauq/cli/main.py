@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from deltauq._version import __version__
 from deltauq.cli.complaints import BadInput
 
-COMMANDS = ("demo", "reproduce", "report", "data", "assess", "fit", "predict")
+COMMANDS = ("demo", "reproduce", "report", "data", "assess", "fit", "predict", "evaluate", "export")
 INSTALL = "pip install 'deltauq[cli,report]'"
 EXTRAS = {"typer", "rich", "plotly"}
 BAD_INPUT = 2

@@ -145,7 +145,7 @@ def _opened(path: Path, batch_rows: int) -> Iterator[tuple[list[str], Iterator[A
     if suffix in PARQUET:
         from pyarrow import parquet
 
-        with parquet.ParquetFile(path) as file:
+        with parquet.ParquetFile(path, pre_buffer=False, buffer_size=1 << 20) as file:
             rows = file.metadata.num_rows
             yield file.schema_arrow.names, file.iter_batches(batch_size=batch_rows), False, rows
     elif suffix in ARROW:

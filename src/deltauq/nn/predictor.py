@@ -1,0 +1,60 @@
+"""`AnchorPredictor`: an anchored network and its anchors as one plain function of the input."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from deltauq.core.posterior import LINKS
+from deltauq.nn._inference import evaluating
+from deltauq.nn._pairing import AnchorShare
+from deltauq.nn.anchored import Anchored
+
+
+class AnchorPredictor(nn.Module):
+    """Mean and standard deviation over the stored anchors, in one pass without choices: fit to be traced.
+
+    What the anchors contribute is computed once, here. All pairs of inputs and anchors are in memory at once.
+
+    Parameters
+    ----------
+    net : Anchored
+        With at least two anchors; it is switched to evaluation.
+    link : {"sigmoid", "softmax"}, optional
+        Return the moments behind this link instead.
+    """
+
+    part: Tensor
+    shift: Tensor
+
+    def __init__(self, net: Anchored, link: str | None = None) -> None:
+        super().__init__()
+        if link is not None and link not in LINKS:
+            raise ValueError(f"link must be one of {sorted(LINKS)}, got {link!r}.")
+        self.net, self.link = net.eval(), link
+        example = net.anchors[:2]
+        # Refuses what has no anchors, and sees whether the right layer is anchored.
+        net.posterior(example, link)
+        with torch.no_grad(), evaluating(net):
+            (share,) = net._shares(net.anchors)(len(net.anchors))
+            self._repeated = net._plan(example, net.anchors).repeated
+        self.register_buffer("part", share.part)
+        self.register_buffer("shift", share.shift)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return mean and standard deviation.
+
+        Parameters
+        ----------
+        x : tensor of shape (n, ...)
+
+        Returns
+        -------
+        mean, std : tensors of shape (n, ...)
+        """
+        share = AnchorShare(self.part, self.shift)
+        outputs = self.net._run(x, share, self._repeated).unflatten(0, (len(share), -1))
+        if self.link is not None:
+            outputs = LINKS[self.link](outputs)
+        mean = outputs.mean(0)
+        return mean, (outputs - mean).square().mean(0).sqrt()

@@ -1,0 +1,201 @@
+"""How good predictions are whose targets are known: row by row, and in numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from deltauq.core import Posterior
+from deltauq.metrics import (
+    accuracy,
+    auroc,
+    brier,
+    calibration_curve,
+    crps,
+    ece,
+    gaussian_nll,
+    mae,
+    nll,
+    r2,
+    rmse,
+    spearman,
+)
+from deltauq.tables.errors import TableError
+from deltauq.tables.model import TableModel, error_std
+
+LEVELS = np.array([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99])
+N_GROUPS = 10
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What is known of predictions once their targets are.
+
+    Attributes
+    ----------
+    loss : array of shape (n,)
+        The absolute error; of classes 1 for a mistake and 0 otherwise.
+    spread : array of shape (n,)
+        The standard deviation of errors that the model tells; of classes the root of the summed variances
+        over anchors.
+    missed : bool array of shape (n,)
+        Whether the target lies outside the interval or set.
+    size : array of shape (n,)
+        The width of the interval, or the number of classes in the set.
+    metrics : dict of str to float
+    curve : (claimed, observed), arrays of shape (l,)
+        Coverage of intervals; of classes, accuracy where the model is so confident.
+    """
+
+    loss: np.ndarray
+    spread: np.ndarray
+    missed: np.ndarray
+    size: np.ndarray
+    metrics: dict[str, float]
+    curve: tuple[np.ndarray, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Rows that are about equally uncertain.
+
+    Attributes
+    ----------
+    rows : int
+    low, high : float
+        The range of their spread.
+    loss, coverage, size : float
+        Means over them.
+    """
+
+    rows: int
+    low: float
+    high: float
+    loss: float
+    coverage: float
+    size: float
+
+
+def judge_numbers(model: TableModel, y: np.ndarray, columns: dict[str, Any]) -> Judged:
+    """Judge the predictions of a regression.
+
+    Parameters
+    ----------
+    model : TableModel
+    y : array of shape (n,)
+    columns : dict
+        What `TableModel.predict_columns` gives.
+
+    Returns
+    -------
+    judged : Judged
+    """
+    prediction, std = (np.asarray(columns[name], dtype=np.float64) for name in ("prediction", "std"))
+    lower, upper = columns["lower"], columns["upper"]
+    missed = (y < lower) | (y > upper)
+    # In the model's unit, so that no square leaves the range of numbers.
+    with np.errstate(over="ignore"):
+        target, mean = ((values - model.center) / model.unit for values in (y, prediction))
+        sigma = std / model.unit
+        if not np.all(np.isfinite(target)):
+            raise TableError(f"{model.target} has values too far from those that the model was trained on.")
+        found = {
+            "mae": mae(target, mean) * model.unit,
+            "rmse": rmse(target, mean) * model.unit,
+            "r2": r2(target, mean),
+            "spearman": spearman(sigma, target - mean),
+            "coverage": 1.0 - float(missed.mean()),
+            "width": float(np.mean(upper - lower)),
+            "nll": gaussian_nll(target, mean, sigma) + float(np.log(model.unit)),
+            "crps": crps(target, mean, sigma) * model.unit,
+        }
+    error = np.abs(y - prediction)
+    return Judged(error, std, missed, upper - lower, found, _coverage_curve(model, error, std))
+
+
+def judge_classes(model: TableModel, y: np.ndarray, columns: dict[str, Any]) -> Judged:
+    """Judge the predictions of classes.
+
+    Parameters
+    ----------
+    model : TableModel
+    y : int array of shape (n,)
+        Which of `model.classes` each target is.
+    columns : dict
+        What `TableModel.predict_columns` gives.
+
+    Returns
+    -------
+    judged : Judged
+    """
+    classes = model.classes
+    proba = np.column_stack([columns[f"probability_{name}"] for name in classes])
+    spread = np.sqrt(sum(np.asarray(columns[f"std_{name}"]) ** 2 for name in classes))
+    mistaken = proba.argmax(axis=1) != y
+    missed = np.array([classes[k] not in members for k, members in zip(y, columns["set"], strict=True)])
+    size = np.array([len(members) for members in columns["set"]], dtype=np.float64)
+    found = {
+        "accuracy": accuracy(y, proba),
+        "log_loss": nll(y, proba),
+        "brier": brier(y, proba),
+        "ece": ece(y, proba),
+        "auroc_spread": _auroc(mistaken, spread),
+        "auroc_confidence": _auroc(mistaken, 1.0 - proba.max(axis=1)),
+        "coverage": 1.0 - float(missed.mean()),
+        "set_size": float(size.mean()),
+    }
+    curve = calibration_curve(y, proba, N_GROUPS)
+    filled = curve.count > 0
+    points = curve.confidence[filled], curve.accuracy[filled]
+    return Judged(mistaken.astype(np.float64), spread, missed, size, found, points)
+
+
+def group(judged: Judged, n_groups: int = N_GROUPS) -> list[Group]:
+    """Return groups of equally many rows, the least uncertain first.
+
+    Parameters
+    ----------
+    judged : Judged
+    n_groups : int, default=10
+        Fewer where there are fewer rows.
+
+    Returns
+    -------
+    groups : list of Group
+    """
+    order = np.argsort(judged.spread, kind="stable")
+    return [
+        Group(
+            len(rows),
+            float(judged.spread[rows].min()),
+            float(judged.spread[rows].max()),
+            float(judged.loss[rows].mean()),
+            1.0 - float(judged.missed[rows].mean()),
+            float(judged.size[rows].mean()),
+        )
+        for rows in np.array_split(order, min(n_groups, len(order)))
+    ]
+
+
+def reach(model: TableModel, level: float) -> float:
+    """Return how far to either side intervals of a level reach, in units of σ + δ."""
+    # The interval of a row with the mean 0 and a σ of 1.
+    _, upper = model.conformal.predict_interval(Posterior(np.zeros(1), np.ones(1)), level)
+    return float(upper[0] / (1.0 + model.delta))
+
+
+def _coverage_curve(model: TableModel, error: np.ndarray, std: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the levels that held-out rows can promise, and the share of targets in intervals of each."""
+    n = len(model.fitted.scores)
+    levels = LEVELS[(n + 1) * LEVELS <= n + 1e-9]
+    width = std / error_std(model.fitted.scores, np.ones(1))
+    return levels, np.array([np.mean(error <= reach(model, level) * width) for level in levels])
+
+
+def _auroc(mistaken: np.ndarray, uncertainty: np.ndarray) -> float:
+    """Return how well uncertainty tells mistakes; not a number where all rows are alike."""
+    if mistaken.all() or not mistaken.any():
+        return float("nan")
+    return auroc(uncertainty[~mistaken], uncertainty[mistaken])

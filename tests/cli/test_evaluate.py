@@ -1,0 +1,105 @@
+"""`deltauq evaluate` as a user runs it."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import deltauq
+from deltauq.data.uci import load_uci
+
+
+@pytest.fixture
+def file(houses, tmp_path):
+    houses.to_csv(tmp_path / "test.csv", index=False, sep=";")
+    return tmp_path / "test.csv"
+
+
+def test_what_is_printed(run, file, price_model, tmp_path):
+    page = tmp_path / "page.html"
+    done = run("evaluate", price_model, file, "--html", page)
+    assert (done.code, done.err) == (0, "")
+    text = " ".join(done.out.split())
+    for words in (
+        "Intervals of 90% held ",
+        "of 120 targets, as promised.",
+        "price, linear, regression",
+        "mean absolute error",
+        "share of targets held, of 90% promised",
+        "The most uncertain rows",
+        f"Page: {page}",
+    ):
+        assert words in text
+    assert "Evaluation: price of test.csv, linear" in page.read_text(encoding="utf-8")
+
+
+def test_json_is_all_that_is_printed(run, houses, file, price_model):
+    found = json.loads(run("evaluate", price_model, file, "--json").out)
+    predicted = deltauq.load(price_model).predict(houses)
+    assert found["metrics"]["mae"] == pytest.approx((predicted.prediction - houses.price).abs().mean())
+    assert (found["rows"], found["promised"], found["page"]) == (120, 0.9, None)
+
+
+def test_classes(run, file, size_model, tmp_path):
+    done = run("evaluate", size_model, file, "--html", tmp_path / "page.html")
+    assert (done.code, done.err) == (0, "")
+    assert "of rows are predicted right" in " ".join(done.out.split())
+    assert "Do probabilities and sets hold" in (tmp_path / "page.html").read_text(encoding="utf-8")
+
+
+def broken(name, file, price_model, tmp_path):
+    """Return a model, a table and further arguments, one of which is wrong."""
+    table = pd.read_csv(file, sep=";")
+    changed = {
+        "no target": table.drop(columns="price"),
+        "words as target": table.assign(price="much"),
+        "no column": table.drop(columns="area"),
+        "no rows": table[:0],
+        "words as numbers": table.assign(area="wide"),
+    }
+    if name in changed:
+        changed[name].to_csv(tmp_path / "broken.csv", index=False)
+        return price_model, tmp_path / "broken.csv", []
+    return {
+        "no table": (price_model, tmp_path / "no.csv", []),
+        "no model": (tmp_path / "nowhere", file, []),
+        "no folder": (price_model, file, ["--html", tmp_path / "no" / "page.html"]),
+        "page is a folder": (price_model, file, ["--html", tmp_path]),
+    }[name]
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("no target", 'there is no column "price"'),
+        ("words as target", 'price holds "much"'),
+        ("no column", 'the column "area"'),
+        ("no rows", "no rows"),
+        ("words as numbers", '"wide" in row 1'),
+        ("no table", "does not exist"),
+        ("no model", "there is no model folder"),
+        ("no folder", "is not a folder"),
+        ("page is a folder", "it is a folder"),
+    ],
+)
+def test_what_is_broken_gets_one_line(name, said, run, file, price_model, tmp_path):
+    model, table, words = broken(name, file, price_model, tmp_path)
+    done = run("evaluate", model, table, *(words or ["--html", tmp_path / "page.html"]))
+    assert (done.code, done.out) == (2, "") and len(done.err.splitlines()) == 1
+    assert done.err.startswith("deltauq: ") and said in done.err
+    assert not (tmp_path / "page.html").exists()
+
+
+@pytest.mark.slow
+def test_a_real_table(run, data_dir, tmp_path):
+    table = load_uci("concrete")
+    frame = pd.DataFrame(table.X, columns=[f"x{k}" for k in range(table.X.shape[1])]).assign(y=table.y)
+    rows = np.random.default_rng(0).permutation(len(frame))
+    frame.iloc[rows[:700]].to_parquet(tmp_path / "train.parquet")
+    frame.iloc[rows[700:]].to_parquet(tmp_path / "test.parquet")
+    run("fit", tmp_path / "train.parquet", "--target", "y", "-o", tmp_path / "model")
+    found = json.loads(run("evaluate", tmp_path / "model", tmp_path / "test.parquet", "--json").out)
+    assert found["metrics"]["r2"] > 0.75 and abs(found["metrics"]["coverage"] - 0.9) < 0.07
+    losses = [part["loss"] for part in found["deciles"]]
+    assert np.mean(losses[:5]) < np.mean(losses[5:])

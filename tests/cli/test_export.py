@@ -1,0 +1,55 @@
+"""`deltauq export` as a user runs it; what the files say is tested with `deltauq.io`."""
+
+import json
+
+import pytest
+
+import deltauq
+from deltauq.tables import fit
+
+
+@pytest.fixture(scope="module")
+def tree_model(houses, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("models") / "tree"
+    fit(houses.drop(columns="size"), "price", model="tree").save(folder)
+    return folder
+
+
+def test_onnx(run, tree_model, tmp_path):
+    onnx = pytest.importorskip("onnx", reason="onnx is not installed")
+    out = tmp_path / "model.onnx"
+    done = run("export", tree_model, "-o", out)
+    assert (done.code, done.out, done.err) == (0, f"ONNX file: {out}\n", "")
+    graph = onnx.load(out).graph
+    assert [value.name for value in graph.input] == ["area", "rooms", "sold", "town"]
+    assert [value.name for value in graph.output] == ["prediction", "std", "lower", "upper"]
+    found = json.loads(run("export", tree_model, "-o", out, "--json").out)
+    assert found == {"model": str(tree_model), "format": "onnx", "out": str(out)}
+
+
+def test_mlflow(run, tree_model, tmp_path, monkeypatch):
+    pytest.importorskip("mlflow.version", reason="mlflow is not installed")
+    monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
+    done = run("export", tree_model, "-o", tmp_path / "served", "--format", "mlflow")
+    assert done.code == 0 and done.out == f"MLflow model: {tmp_path / 'served'}\n"
+    assert deltauq.load(tmp_path / "served" / "data" / "model").target == "price"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["nowhere", "-o", "model.onnx"], "there is no file nowhere"),
+        (["LINEAR", "-o", "model.onnx"], "takes trees and forests of scikit-learn"),
+        (["TREE", "-o", "no/model.onnx"], "is not a folder"),
+        (["TREE", "-o", "model.onnx", "--link", "softmax"], "link is for networks"),
+        (["TREE", "-o", "model", "--format", "mlflow", "--link", "softmax"], "--link is for networks"),
+        (["TREE", "-o", "model", "--format", "pickle"], "--format"),
+    ],
+)
+def test_what_is_wrong_gets_one_line(words, said, run, tree_model, price_model, tmp_path, monkeypatch):
+    pytest.importorskip("onnx", reason="onnx is not installed")
+    monkeypatch.chdir(tmp_path)
+    folders = {"TREE": tree_model, "LINEAR": price_model}
+    done = run("export", *(folders.get(word, word) for word in words))
+    assert (done.code, done.out) == (2, "") and len(done.err.splitlines()) == 1
+    assert said in done.err and list(tmp_path.iterdir()) == []

@@ -1,0 +1,288 @@
+"""What an evaluation says is so: by scikit-learn and SciPy, by predictions, and by planted troubles."""
+
+import json
+
+import numpy as np
+import pytest
+from scipy import stats
+from sklearn import metrics as oracle
+
+from deltauq.tables import TableError, evaluate, fit
+from deltauq.tables.evaluation_page import describe
+from deltauq.tables.slices import Slice, cut, worst
+
+
+@pytest.fixture(scope="module")
+def fresh(mixed):
+    """Rows like those of the models, with other gaps."""
+    rng = np.random.default_rng(1)
+    frame = mixed.sample(400, replace=True, random_state=1).reset_index(drop=True)
+    frame["price"] += rng.normal(0, 20, len(frame))
+    frame.loc[::11, "area"] = np.nan
+    return frame
+
+
+@pytest.fixture(scope="module")
+def found(regression, fresh):
+    return evaluate(regression, fresh)
+
+
+@pytest.fixture(scope="module")
+def found_classes(classification, fresh):
+    return evaluate(classification, fresh)
+
+
+def test_measures_of_numbers(found, regression, fresh):
+    predicted, y = regression.predict(fresh), fresh.price
+    error = (y - predicted.prediction).abs()
+    inside = (predicted.lower <= y) & (y <= predicted.upper)
+    expected = {
+        "mae": oracle.mean_absolute_error(y, predicted.prediction),
+        "rmse": oracle.root_mean_squared_error(y, predicted.prediction),
+        "r2": oracle.r2_score(y, predicted.prediction),
+        "spearman": stats.spearmanr(predicted["std"], error).statistic,
+        "coverage": inside.mean(),
+        "width": (predicted.upper - predicted.lower).mean(),
+        "nll": -stats.norm(predicted.prediction, predicted["std"]).logpdf(y).mean(),
+    }
+    measured = dict(found.judged.metrics)
+    assert measured.pop("crps") > 0
+    assert measured == pytest.approx(expected)
+    assert found.n_rows == 400 and found.coverage == 0.9
+
+
+def test_the_curve_is_what_intervals_of_each_level_hold(found, regression, fresh):
+    levels, observed = found.judged.curve
+    # Of 60 held-out rows no interval of 99 % can be promised.
+    assert levels.tolist() == [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95]
+    for level, share in zip(levels, observed, strict=True):
+        predicted = regression.predict(fresh, coverage=level)
+        assert share == ((predicted.lower <= fresh.price) & (fresh.price <= predicted.upper)).mean()
+
+
+def test_measures_of_classes(found_classes, classification, fresh):
+    predicted = classification.predict(fresh)
+    proba = predicted[["probability_large", "probability_small"]].to_numpy()
+    y = (fresh["size"] == "small").to_numpy().astype(int)
+    measured = found_classes.judged.metrics
+    held = [name in members for name, members in zip(fresh["size"], predicted["set"], strict=True)]
+    assert measured["accuracy"] == (predicted.prediction == fresh["size"]).mean()
+    assert measured["log_loss"] == pytest.approx(oracle.log_loss(y, proba))
+    assert measured["brier"] == pytest.approx(2 * oracle.brier_score_loss(y, proba[:, 1]))
+    assert measured["coverage"] == pytest.approx(np.mean(held))
+    assert measured["set_size"] == predicted["set"].map(len).mean()
+    spread = np.sqrt(predicted.std_large**2 + predicted.std_small**2)
+    wrong = predicted.prediction != fresh["size"]
+    assert measured["auroc_spread"] == pytest.approx(oracle.roc_auc_score(wrong, spread))
+
+
+@pytest.mark.parametrize("which", ["found", "found_classes"])
+def test_deciles_are_all_rows_in_the_order_of_their_spread(which, request):
+    found = request.getfixturevalue(which)
+    rows = np.array([part.rows for part in found.groups])
+    assert len(rows) == 10 and rows.sum() == 400 and np.ptp(rows) <= 1
+    assert all(a.high <= b.low for a, b in zip(found.groups[:-1], found.groups[1:], strict=True))
+    for name, whole in (("loss", found.judged.loss), ("size", found.judged.size)):
+        assert np.average([getattr(part, name) for part in found.groups], weights=rows) == pytest.approx(
+            whole.mean()
+        )
+    held = np.average([part.coverage for part in found.groups], weights=rows)
+    assert held == pytest.approx(found.judged.metrics["coverage"])
+
+
+@pytest.mark.parametrize("which", ["found", "found_classes"])
+def test_numbers_are_json(which, request):
+    found = request.getfixturevalue(which)
+    numbers = json.loads(json.dumps(found.numbers(), allow_nan=False))
+    assert numbers["rows"] == 400 and len(numbers["deciles"]) == 10 and len(numbers["uncertain"]) == 20
+    assert set(numbers["uncertain"][0]["apart"][0]) == {"feature", "value", "anchor", "share"}
+
+
+# -- slices -------------------------------------------------------------------------------------------------
+
+
+def test_a_planted_trouble_is_found_and_named(regression, fresh):
+    worse = fresh.copy()
+    worse.loc[worse.town == "Graz", "price"] += 150
+    found = evaluate(regression, worse)
+    assert found.large_loss[0].name == "town = Graz" == found.often_missed[0].name
+    part = found.large_loss[0]
+    error = (worse.price - regression.predict(worse).prediction).abs()
+    assert part.loss == pytest.approx(error[worse.town == "Graz"].mean())
+    assert part.elsewhere == pytest.approx(error[worse.town != "Graz"].mean())
+    assert part.rows == (worse.town == "Graz").sum()
+
+
+def test_slices_of_a_column_are_all_its_rows_once(regression, fresh):
+    frame = fresh.assign(town=fresh.town.where(fresh.index % 9 > 0, "Linz"))
+    X = regression.schema.read(frame)
+    slices = list(cut(regression.schema, X))
+    names = [part.name for part in slices]
+    assert "area is missing" in names and "town = Ulm" in names and "new = 1" in names
+    assert "town is a word that training has not met" in names
+    assert any(name.startswith("sold ≤ 2024-") for name in names)
+    for column in ("area", "rooms", "town", "new", "sold"):
+        counts = sum(part.rows.astype(int) for part in slices if column in part.name.split())
+        assert counts.min() == counts.max() == 1, column
+
+
+@pytest.mark.parametrize("kind", ["numbers", "mistakes"])
+def test_chance_seldom_makes_a_worst_slice(kind):
+    rng = np.random.default_rng(0)
+    alarms = 0
+    for _ in range(400):
+        loss = rng.exponential(size=200) if kind == "numbers" else (rng.random(200) < 0.2).astype(float)
+        slices = [Slice(str(k), rng.permutation(200) < 25) for k in range(40)]
+        alarms += bool(worst(slices, loss)[1][0])
+    # 5 % are allowed for; 400 trials leave two standard errors of 2.2 %, and few mistakes a coarse scale.
+    assert alarms / 400 < 0.09
+
+
+def test_no_slice_is_worst_where_all_is_equal():
+    slices = [Slice("half", np.arange(40) < 20)]
+    assert worst(slices, np.zeros(40)) == (1, [[]])
+    assert worst([], np.arange(40.0)) == (0, [[]])
+
+
+# -- rows ---------------------------------------------------------------------------------------------------
+
+
+def test_what_makes_a_row_strange_is_told(mixed):
+    model = fit(mixed.drop(columns="size"), "price", model="linear")
+    fresh = mixed.dropna()[:20].reset_index(drop=True)
+    fresh.loc[7, "area"] = 40_000.0
+    row = next(row for row in evaluate(model, fresh).uncertain if row.row == 8)
+    assert (row.apart[0].feature, row.apart[0].value) == ("area", "40,000")
+    assert row.apart[0].share > 0.99
+
+
+def test_the_most_uncertain_rows_come_first(found):
+    spread = found.judged.spread
+    assert [row.spread for row in found.uncertain] == sorted(spread, reverse=True)[:20]
+    assert all(spread[row.row - 1] == row.spread for row in found.uncertain)
+
+
+def test_anchors_are_told_in_the_terms_of_the_table(mixed):
+    # Scaled and encoded for a linear model; anchors are rows of the table.
+    model = fit(mixed.drop(columns="size"), "price", model="linear")
+    towns = {"Ulm", "Bern", "Graz", "missing"}
+    days = set(mixed.sold.dt.strftime("%Y-%m-%d"))
+    areas = {f"{value:.4g}" for value in mixed.area.fillna(mixed.area.median())}
+    fresh = mixed.assign(town=mixed.town.where(mixed.index % 2 == 0, "Linz"))
+    seen = set()
+    for row in evaluate(model, fresh).uncertain:
+        for part in row.apart:
+            seen.add(part.feature)
+            known = {"town": towns, "sold": days}.get(part.feature)
+            assert known is None or part.anchor in known
+            if part.feature == "area":
+                assert part.anchor in areas or abs(float(part.anchor) - mixed.area.median()) < 10
+        assert sum(part.share for part in row.apart) <= 1 + 1e-9
+    assert "town" in seen
+
+
+def test_rows_keep_their_numbers_where_targets_are_missing(regression, fresh):
+    gaps = fresh.assign(price=fresh.price.where(fresh.index >= 100))
+    found, rest = evaluate(regression, gaps), evaluate(regression, fresh[100:])
+    assert "100 of 400 rows were left out: price is missing there." in found.notes
+    assert found.judged.metrics == rest.judged.metrics
+    assert [row.row for row in found.uncertain] == [row.row + 100 for row in rest.uncertain]
+
+
+# -- classes of every kind ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("values", [[1, 2], [0.5, 1.5], [True, False], ["yes", "no"]])
+def test_classes_are_known_again_from_a_file(values, mixed, tmp_path):
+    frame = mixed.drop(columns=["price", "size"]).assign(kind=np.where(mixed.rooms > 3, *values))
+    model = fit(frame, "kind", model="tree", task="classification")
+    direct = evaluate(model, frame)
+    assert direct.judged.metrics["accuracy"] > 0.9
+    gaps = frame.astype({"kind": object})
+    gaps.loc[len(gaps)] = gaps.iloc[0]
+    gaps.loc[len(gaps) - 1, "kind"] = None
+    gaps.to_csv(tmp_path / "gaps.csv", index=False)
+    found = evaluate(model, tmp_path / "gaps.csv")
+    assert found.judged.metrics == pytest.approx(direct.judged.metrics, nan_ok=True)
+    assert type(found.uncertain[0].target) is type(values[0])
+
+
+def test_classes_that_the_model_does_not_have(classification, fresh):
+    other = fresh.assign(size=fresh["size"].where(fresh.index != 3, "huge"))
+    found = evaluate(classification, other)
+    assert found.n_rows == 399 and 'the model has no class "huge".' in found.notes[-1]
+    with pytest.raises(TableError, match='is "huge" in the first row, which is no class'):
+        evaluate(classification, fresh.assign(size="huge"))
+
+
+# -- tables at the edge -------------------------------------------------------------------------------------
+
+
+def test_one_row_and_no_mistake(regression, classification, fresh):
+    found = evaluate(regression, fresh[:1])
+    assert found.numbers()["metrics"]["r2"] is None and len(found.groups) == 1 == len(found.uncertain)
+    assert "cannot be compared with errors" in describe(found)
+    right = fresh[classification.predict(fresh).prediction == fresh["size"]]
+    assert evaluate(classification, right).numbers()["metrics"]["auroc_spread"] is None
+
+
+def test_targets_near_the_end_of_the_range(mixed):
+    frame = mixed.drop(columns="size").assign(price=mixed.price * 1e290)
+    metrics = evaluate(fit(frame, "price", model="tree"), frame).judged.metrics
+    plain = evaluate(fit(mixed.drop(columns="size"), "price", model="tree"), mixed).judged.metrics
+    # Trees that split at other roundings are other trees.
+    assert metrics["rmse"] == pytest.approx(1e290 * plain["rmse"], rel=0.1)
+    assert metrics["nll"] == pytest.approx(plain["nll"] + 290 * np.log(10), abs=0.5)
+
+
+@pytest.mark.parametrize("kept", [["area", "rooms"], ["town"]])
+def test_columns_of_one_kind_alone(kept, mixed):
+    frame = mixed[[*kept, "price"]]
+    for word in ("tree", "linear"):
+        found = evaluate(fit(frame, "price", model=word), frame)
+        assert {part.feature for row in found.uncertain for part in row.apart} <= set(kept)
+
+
+def test_batches_change_nothing(regression, classification, fresh, monkeypatch):
+    whole = [evaluate(model, fresh).numbers() for model in (regression, classification)]
+    monkeypatch.setattr("deltauq.tables.evaluation.BATCH_ROWS", 70)
+    told = []
+    parts = [
+        evaluate(model, fresh, progress=lambda *counts: told.append(counts)).numbers()
+        for model in (regression, classification)
+    ]
+    assert parts == whole and told[5] == (400, 400)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda frame: frame.rename(columns={"price": "prize"}), 'no column "price".*did you mean "prize"'),
+        (lambda frame: frame.drop(columns="area"), 'the column "area".*is missing'),
+        (lambda frame: frame.assign(price="much"), 'holds "much", where numbers are due'),
+        (lambda frame: frame.assign(price=frame.sold), "holds dates"),
+        (lambda frame: frame.assign(price=np.inf), "infinite values"),
+        (lambda frame: frame.assign(price=None), "missing in every row"),
+        (lambda frame: frame.assign(price=[[1]] * len(frame)), "lists or records"),
+        (lambda frame: frame[:0], "has no rows"),
+    ],
+)
+def test_tables_that_cannot_be_compared(change, said, regression, fresh):
+    with pytest.raises(TableError, match=said):
+        evaluate(regression, change(fresh))
+
+
+def test_words_that_training_has_not_met_are_told_of(regression, fresh):
+    found = evaluate(regression, fresh.assign(town="Linz"))
+    assert found.notes == ['400 rows have words in "town" that training has not met, such as "Linz".']
+    assert any(part.feature == "town" and part.value == "Linz" for part in found.uncertain[0].apart)
+
+
+def test_the_page_holds_it_all(found, found_classes, tmp_path):
+    page = found.save_html(tmp_path / "page.html", "price & co").read_text(encoding="utf-8")
+    for words in ("Evaluation: price &amp; co", describe(found), "Do intervals hold", "most uncertain rows"):
+        assert words in page
+    assert page.count('class="plot"') == 3 and "http" not in page.split("<script>")[0].replace(
+        "http-equiv", ""
+    )
+    assert "Do probabilities and sets hold" in found_classes.to_html()
