@@ -293,3 +293,29 @@ def test_acquisition_functions_that_cannot_be_used_say_so():
         told(LogExpectedImprovement).ask(2)
     with pytest.raises(TypeError, match="must return an AcquisitionFunction, got float"):
         told(lambda model, best_f: 1.0).ask()
+
+
+def test_first_points_are_not_asked_again_whatever_comes_back_first():
+    optimiser = Optimiser([[0.0], [1.0]], n_initial=6, surrogate=GPSurrogate)
+    asked = optimiser.ask(3)
+    optimiser.tell(asked[1], 1.0)
+    new = optimiser.ask(4, pending=asked[[0, 2]])
+    everything = np.concatenate([asked, new])
+    assert len(np.unique(everything, axis=0)) == 7
+
+
+@pytest.mark.parametrize("kind", ["UpperConfidenceBound", "PosteriorMean"])
+def test_acquisition_classes_without_a_best_value_are_refused(kind):
+    from botorch.acquisition import analytic
+
+    optimiser = Optimiser([[0.0], [1.0]], surrogate=GPSurrogate, acquisition=getattr(analytic, kind))
+    x = np.linspace(0, 1, 6)[:, None]
+    optimiser.tell(x, np.sin(5 * x[:, 0]))
+    with pytest.raises(ValueError, match=f"{kind} takes no best_f"):
+        optimiser.ask()
+
+
+@pytest.mark.parametrize("value", [1 + 2j, np.complex128(1), 10**400])
+def test_values_that_are_no_floats_are_refused(value):
+    with pytest.raises(TypeError, match="single number"):
+        Optimiser([[0.0], [1.0]]).tell([0.5], value)

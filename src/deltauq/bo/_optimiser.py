@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from deltauq.bo._history import History, HistoryFile, written
-from deltauq.bo._propose import Acquisition, InFloat64, find_largest, make_acquisition
+from deltauq.bo._propose import Acquisition, InFloat64, are_new, find_largest, make_acquisition
 from deltauq.bo.anchored import AnchoredSurrogate
 
 MakeSurrogate = Callable[[Tensor, Tensor], Model]
@@ -23,6 +23,8 @@ MakeSurrogate = Callable[[Tensor, Tensor], Model]
 
 N_CENTRES = 4
 """Of the best points, how many to look around."""
+MOST_DRAWS = 100
+"""Of a uniform point, until it is new: bounds may hold fewer numbers than that."""
 
 
 class Optimiser:
@@ -45,7 +47,8 @@ class Optimiser:
         shape (n, 1), standardised, both float64. It is fitted by its `fit` if it has one.
     acquisition : "logei" or callable
         "logei" is the logarithm of the expected improvement. A callable is given ``(model, best_f)`` and
-        returns an acquisition function of BoTorch, as its classes do themselves; best_f is standardised, too.
+        returns an acquisition function of BoTorch; its classes that take a best_f do so themselves. best_f is
+        standardised, too.
     path : path, optional
         File that every point is written to as soon as it is told, one JSON line each. Where it exists its
         points are told already; bounds and seed must be the same.
@@ -80,7 +83,7 @@ class Optimiser:
                 "surrogate must be a function of (X, Y) that returns a model, "
                 f"got {type(surrogate).__name__}."
             )
-        if acquisition != "logei" and not callable(acquisition):
+        if not callable(acquisition) and not (isinstance(acquisition, str) and acquisition == "logei"):
             raise ValueError(f'acquisition must be "logei" or a function, got {acquisition!r}.')
         self.surrogate = surrogate
         self.acquisition = acquisition
@@ -154,24 +157,35 @@ class Optimiser:
         step = len(self._told) + len(pending)
         rng = np.random.default_rng([self.seed, step])
         low, high = self.bounds
-        drawn = rng.uniform(low, high)
+        history = self.history
+        taken = self._on_cube(np.concatenate([history.X, pending]))
+        drawn = self._drawn(rng, taken)
         if step < self.n_initial or self._n_values() < 2:
             return drawn
         with torch.random.fork_rng(devices=[]):
             model, best_f = self._fit()
             torch.manual_seed(int(rng.integers(2**63)))
             made = make_acquisition(self.acquisition, model, best_f, self._on_cube(pending))
-            history = self.history
             # NaN comes last in this order, and there are two values at least.
             best = history.X[np.argsort(-history.Y, kind="stable")[: min(N_CENTRES, self._n_values())]]
-            taken = np.concatenate([history.X, pending])
-            found = find_largest(InFloat64(made), self._on_cube(best), self._on_cube(taken), rng)
+            found = find_largest(InFloat64(made), self._on_cube(best), taken, rng)
         return drawn if found is None else np.clip(low + (high - low) * found.numpy(), low, high)
+
+    def _drawn(self, rng: np.random.Generator, taken: Tensor) -> np.ndarray:
+        """Return a uniform point, of shape (d,), that is new: results come in another order than asked."""
+        low, high = self.bounds
+        drawn = rng.uniform(low, high)
+        for _ in range(MOST_DRAWS):
+            if are_new(self._on_cube(drawn[None]), taken)[0]:
+                break
+            drawn = rng.uniform(low, high)
+        return drawn
 
     def _fit(self) -> tuple[Model, Tensor]:
         """Return the surrogate of all points that were told, and the largest value it has seen.
 
-        It is kept until another point is told. Its random numbers are torch's, seeded for this step.
+        It is kept until another point is told. What it draws from torch's generator is seeded for this step;
+        networks have a seed of their own, that of their recipe.
         """
         if self._fitted is None:
             X, Y = training_data(self.history)
@@ -237,9 +251,9 @@ def as_number(value: Any) -> float:
     """Return a single number as a float; refuse everything else."""
     try:
         shape = tuple(np.shape(value))
-        if shape == () and not isinstance(value, str | bytes):
+        if shape == () and not isinstance(value, str | bytes) and not np.iscomplexobj(value):
             return float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         shape = ()
     what = f"an array of shape {shape}" if shape else repr(value)
     raise TypeError(f"a value must be a single number, got {what}.")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from typing import Literal
+from inspect import signature
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -78,7 +79,7 @@ def make_acquisition(
     best_f, pending = best_f.to(like(model)), pending.to(like(model))
     if acquisition == "logei":
         acquisition = qLogExpectedImprovement if len(pending) else LogExpectedImprovement
-    made = acquisition(model, best_f)
+    made = _called(acquisition, model, best_f)
     if not isinstance(made, AcquisitionFunction):
         raise TypeError(f"acquisition must return an AcquisitionFunction, got {type(made).__name__}.")
     if len(pending):
@@ -90,6 +91,17 @@ def make_acquisition(
                 "or take an acquisition function of several points."
             ) from error
     return made
+
+
+def _called(acquisition: Any, model: Model, best_f: Tensor) -> Any:
+    """Return what a callable makes of a model; a class has to have a best_f, which is not always second."""
+    if not isinstance(acquisition, type):
+        return acquisition(model, best_f)
+    if "best_f" not in signature(acquisition).parameters:
+        raise ValueError(
+            f"{acquisition.__name__} takes no best_f: give a function of (model, best_f) that makes one."
+        )
+    return acquisition(model, best_f=best_f)
 
 
 def find_largest(
@@ -122,8 +134,15 @@ def find_largest(
         points = torch.cat([refined, points])
         values = torch.cat([reached.nan_to_num(nan=-torch.inf), values])
     points = points[torch.argsort(values, descending=True, stable=True)]
-    new = torch.cdist(points, taken, p=torch.inf).amin(1) > SAME
+    new = are_new(points, taken)
     return points[new][0] if new.any() else None
+
+
+def are_new(points: Tensor, taken: Tensor) -> Tensor:
+    """Return which points, of shape (n, d) in the unit cube, are none of those taken: bools of shape (n,)."""
+    if not len(taken):
+        return torch.ones(len(points), dtype=torch.bool)
+    return torch.cdist(points, taken, p=torch.inf).amin(1) > SAME
 
 
 def refine(acquisition: InFloat64, starts: Tensor) -> tuple[Tensor, Tensor]:

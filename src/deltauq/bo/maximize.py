@@ -68,7 +68,8 @@ def maximize(
         shape (n, 1), standardised, both float64. It is fitted by its `fit` if it has one.
     acquisition : "logei" or callable
         "logei" is the logarithm of the expected improvement. A callable is given ``(model, best_f)`` and
-        returns an acquisition function of BoTorch, as its classes do themselves; best_f is standardised, too.
+        returns an acquisition function of BoTorch; its classes that take a best_f do so themselves. best_f is
+        standardised, too.
     on_failure : {"raise", "skip"}
         An objective fails that raises an exception, or returns something that is not one finite number.
         "raise": `OptimisationError`, which has the history; called again with the same `path`, the failed
