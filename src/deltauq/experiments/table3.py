@@ -110,7 +110,7 @@ def draw(lines: Sequence[ResultLine]) -> list[Figure]:
             labels.LABELS.get(method, method): (np.mean(found, axis=0)[steps], np.std(found, axis=0)[steps])
             for method, found in curves.items()
         }
-        maximum = MAXIMISATIONS[function].maximum
+        maximum = round(MAXIMISATIONS[function].maximum, 6) + 0.0  # neither -1e-31 nor -0
         drawn.append(
             Figure(
                 plots.line_plot(steps, series, x_title="steps", y_title="best value so far"),

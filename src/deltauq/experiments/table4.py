@@ -170,7 +170,7 @@ def figures(lines: Sequence[ResultLine]) -> list[Figure]:
             plots.contact_sheet(_as_ink(rows.values()), [str(target) for target in rows], [""] * N_PICTURES),
             labels.LABELS[method],
             "Rows: target thickness. The first digits found, of the first seed; none is left out.",
-            height=420,
+            height=280,
         )
         for method, rows in sheets.items()
     ]
