@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
+import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from joblib import Parallel, delayed
+from joblib import Parallel, delayed, parallel_config
 
 from deltauq.experiments.results import ResultLine, ResultStore, cell_key
 from deltauq.report import Figure, TableView
@@ -138,8 +139,14 @@ def _compute(
 ) -> Iterable[tuple[Cell, Outcome, float]]:
     if n_jobs == 1:
         return (_timed(experiment, cell, profile) for cell in cells)
-    pool = Parallel(n_jobs=n_jobs, return_as="generator_unordered")
+    # Ctrl-C reaches the workers as well; the parent ends them, and they have nothing to say.
+    with parallel_config("loky", initializer=_ignore_interrupts):
+        pool = Parallel(n_jobs=n_jobs, return_as="generator_unordered")
     return pool(delayed(_timed)(experiment, cell, profile) for cell in cells)
+
+
+def _ignore_interrupts() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _timed(experiment: Experiment, cell: Cell, profile: str) -> tuple[Cell, Outcome, float]:
