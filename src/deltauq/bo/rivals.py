@@ -51,7 +51,8 @@ class DropoutSurrogate(_OfBaseline):
     n_samples : int, default=30
         K.
     posterior : {"ensemble", "gaussian"}
-    input_transform, outcome_transform : transform, "standardize" or None
+    input_transform, outcome_transform : transform, word or None
+        See `Surrogate`.
     """
 
     def __init__(
@@ -98,7 +99,8 @@ class EnsembleSurrogate(_OfBaseline):
     n_members : int, default=3
         M.
     posterior : {"ensemble", "gaussian"}
-    input_transform, outcome_transform : transform, "standardize" or None
+    input_transform, outcome_transform : transform, word or None
+        See `Surrogate`.
     """
 
     def __init__(
@@ -147,7 +149,8 @@ class DEUPSurrogate(Surrogate):
     recipe : Recipe
     n_folds : int, default=5
         Folds that errors are measured in; n where there are fewer points.
-    input_transform, outcome_transform : transform, "standardize" or None
+    input_transform, outcome_transform : transform, word or None
+        See `Surrogate`.
     """
 
     def __init__(

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import lru_cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from deltauq.data.images import load_images
-from deltauq.experiments.artifacts import shared_file
+from deltauq.experiments.artifacts import shared_arrays
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -183,19 +182,6 @@ def _trained(make: Callable[[], nn.Module], seed: int, size: Size) -> nn.Module:
     net = make()
     fit(net, digits.x, digits.y, recipe(size.forward, seed))
     return net
-
-
-def shared_arrays(
-    name: str, configuration: Mapping[str, Any], make: Callable[[], Mapping[str, np.ndarray]]
-) -> dict[str, np.ndarray]:
-    """Return arrays by name that `make` gives, from the cache if they are there; see `shared_file`."""
-
-    def write(path: Path) -> None:
-        with path.open("wb") as file:
-            np.savez(file, **make())  # type: ignore[arg-type]
-
-    with np.load(shared_file(name, configuration, ".npz", write), allow_pickle=False) as stored:
-        return {key: stored[key] for key in stored.files}
 
 
 def _cached(net: Any, train: Callable[[], None], name: str, configuration: dict[str, Any]) -> Any:

@@ -31,8 +31,6 @@ N_EVERYWHERE = 1024
 RADII = (0.1, 0.02, 0.004)
 N_CENTRES, N_AROUND = 5, 40
 """Candidates: all over the cube; then, for each radius, so many around each of the best so far."""
-SAME = 1e-6
-"""Points of the unit cube that differ by less are not evaluated twice."""
 LEAST_REGRET = 1e-6
 
 
@@ -106,14 +104,15 @@ def propose(model: Model, x: Tensor, y: Tensor, rng: np.random.Generator) -> np.
     from botorch.acquisition.analytic import LogExpectedImprovement
     from torch.quasirandom import SobolEngine
 
-    precision = next(model.parameters()).dtype
+    from deltauq.bo._propose import are_new, like
+
+    precision = like(model).dtype
     acquisition = LogExpectedImprovement(model, best_f=y.max().to(precision))
 
     @torch.no_grad()
     def improvement(points: Tensor) -> Tensor:
         values: Tensor = acquisition(points.to(precision)[:, None])
-        taken = torch.cdist(points, x, p=torch.inf).amin(1) < SAME
-        return values.masked_fill(taken, -torch.inf)
+        return values.masked_fill(~are_new(points, x), -torch.inf)
 
     engine = SobolEngine(x.shape[1], scramble=True, seed=int(rng.integers(2**31)))
     points = engine.draw(N_EVERYWHERE, dtype=x.dtype)

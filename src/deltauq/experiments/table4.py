@@ -10,12 +10,12 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from deltauq.experiments import labels, paper
+from deltauq.experiments.artifacts import shared_arrays
 from deltauq.experiments.digit_runs import (
     Size,
     classifier,
     forward_model,
     generator,
-    shared_arrays,
     thickness,
     training_digits,
 )
