@@ -25,7 +25,7 @@ def test_every_method_runs_and_keeps_about_its_promise(method, data_dir, monkeyp
 def test_the_study_never_sees_test_rows(setting, data_dir, monkeypatch):
     seen = []
     monkeypatch.setattr(
-        uci_study, "measure", lambda cell, profile, table, train, test, make: seen.extend((train, test))
+        uci_study, "measure", lambda cell, profile, table, train, test, *_: seen.extend((train, test))
     )
     cell = {"dataset": "yacht", "network": "1x50", "method": setting, "seed": 0}
     uci_study.run(cell, "quick")

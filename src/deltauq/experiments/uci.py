@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any
 
@@ -43,6 +44,8 @@ class AnchoredPerceptron:
     per_step : int
         Anchors that a row meets in a step.
     consistency : float
+    decay : float
+        Weight decay, apart from the gradient (AdamW).
     """
 
     def __init__(
@@ -51,8 +54,10 @@ class AnchoredPerceptron:
         init: str = "random",
         per_step: int = 1,
         consistency: float = 0.0,
+        decay: float = 0.0,
     ) -> None:
         self.make, self.init, self.per_step, self.consistency = make, init, per_step, consistency
+        self.decay = decay
 
     def fit(self, x: Any, y: Any, recipe: Any) -> AnchoredPerceptron:
         """Train on tensors of shape (n, d) and (n, 1)."""
@@ -67,6 +72,7 @@ class AnchoredPerceptron:
                 net, mse_loss, batch.x, batch.y, n_anchors=self.per_step, consistency=self.consistency
             )
 
+        recipe = replace(recipe, optimizer="adamw", weight_decay=self.decay)
         torch.manual_seed(recipe.seed)
         self.net = Anchored(self.make(), N_ANCHORS, init=self.init)
         fit(self.net, x, y, recipe, several if self.per_step > 1 else None)
@@ -118,9 +124,14 @@ def make_method(method: str, make: Callable[[], Any]) -> Any:
 
 METHODS = ("delta-uq", "delta-uq-raw", "ensemble", "mc-dropout", "svi", "deup")
 WITHOUT_NETWORK = ("gp", "anchored-forest")
-# How the standard deviation of the target comes from the spread. DEUP and the GP predict it as a whole.
-AS_IT_IS = ("delta-uq-raw", "deup", "gp")
-SCALED = ("delta-uq", "anchored-forest")
+CALIBRATION = {
+    "delta-uq": "scale",
+    "anchored-forest": "scale",
+    "delta-uq-raw": "none",
+    "deup": "none",
+    "gp": "none",
+}
+"""See `measure`; other methods get the noise. DEUP and the GP predict the deviation as a whole."""
 
 
 def cells(profile: str) -> list[Cell]:
@@ -140,23 +151,33 @@ def run(cell: Cell, profile: str) -> Outcome:
     """Train on most of the training rows, calibrate on the rest, measure on the test rows."""
     table = uci_table(cell["dataset"])
     train, test = table.splits[cell["seed"]]
-    return measure(cell, profile, table, train, test, partial(make_method, cell["method"]))
+    calibration = CALIBRATION.get(cell["method"], "noise")
+    return measure(cell, profile, table, train, test, partial(make_method, cell["method"]), calibration)
 
 
 def measure(
-    cell: Cell, profile: str, table: SplitTable, train: np.ndarray, test: np.ndarray, make_model: Any
+    cell: Cell,
+    profile: str,
+    table: SplitTable,
+    train: np.ndarray,
+    test: np.ndarray,
+    make_model: Any,
+    calibration: str,
 ) -> Outcome:
     """Train a model on most of the training rows, calibrate on the rest, measure on the test rows.
 
     Parameters
     ----------
     cell : dict
-        Names network, method and seed.
+        Names network and seed.
     profile : {"quick", "paper"}
     table : SplitTable
     train, test : int arrays
     make_model : callable
         ``make_model(make_network)`` gives an unfitted model.
+    calibration : {"none", "noise", "scale"}
+        How the standard deviation of the target comes from the spread: as it is, with the noise that the
+        held-out rows show, or scaled by them, too.
     """
     import torch
 
@@ -193,8 +214,8 @@ def measure(
 
     held_mean, held_spread = moments(model.posterior(inputs(held_out)))
     std = spread
-    if cell["method"] not in AS_IT_IS:
-        scaler = GaussianScaler(fit_scale=cell["method"] in SCALED)
+    if calibration != "none":
+        scaler = GaussianScaler(fit_scale=calibration == "scale")
         std = scaler.fit(targets(held_out), held_mean, held_spread).transform(spread)
     # An exact zero has no logarithm: a spread below a millionth of the target's is taken for that.
     std = np.maximum(std, 1e-6)
