@@ -172,6 +172,31 @@ def test_weights_are_drawn_alike_for_every_image_and_in_every_process(tiny, monk
     np.testing.assert_allclose(drawn, np.broadcast_to(at_means, drawn.shape), rtol=5e-3, atol=5e-3)
 
 
+@pytest.mark.parametrize("kind", [Kind("ResNet20", anchored=True, raw=True), VARIATIONAL])
+def test_a_killed_training_goes_on_from_its_checkpoint(kind, tiny, cache, monkeypatch):
+    monkeypatch.setattr(image_networks, "CHECKPOINT_EVERY", 1)
+    run = run_of(kind, seed=7, schedule=Schedule(2, 0.05))
+    expected = image_networks.train(run).state_dict()
+    seen = []
+
+    def killed_after_one(run):
+        def say(epoch, loss):
+            seen.append(epoch)
+            if len(seen) == 1:
+                raise KeyboardInterrupt
+
+        return say
+
+    monkeypatch.setattr(image_networks, "_say", killed_after_one)
+    with pytest.raises(KeyboardInterrupt):
+        image_networks.trained(run)
+    assert len(list(cache.glob("artifacts/*.checkpoint"))) == 1
+    found = image_networks.trained(run).state_dict()
+    assert seen == [1, 2] and not list(cache.glob("artifacts/*.checkpoint"))
+    for name, value in expected.items():
+        torch.testing.assert_close(found[name], value, rtol=1e-5, atol=1e-6)
+
+
 def lines_of(methods, seeds):
     rng = np.random.default_rng(0)
     for method in methods:

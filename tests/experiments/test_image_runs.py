@@ -96,7 +96,7 @@ def test_a_network_is_trained_once_and_answers_anything_later(monkeypatch):
 def test_a_network_from_the_cache_is_the_one_trained(kind, monkeypatch):
     kept = []
     train = image_networks.train
-    monkeypatch.setattr(image_networks, "train", lambda run: kept.append(train(run)) or kept[0])
+    monkeypatch.setattr(image_networks, "train", lambda run, *path: kept.append(train(run, *path)) or kept[0])
     found = image_networks.trained(run_of(kind, seed=5)).state_dict()
     for name, value in kept[0].state_dict().items():
         assert torch.equal(found[name], value.cpu()), name

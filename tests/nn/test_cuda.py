@@ -62,3 +62,30 @@ def test_training_and_lower_precision(net):
     exact, low = net.posterior(x), net.posterior(x, autocast=torch.bfloat16)
     assert low.var.dtype == torch.float32
     torch.testing.assert_close(low.mean, exact.mean, rtol=0.1, atol=0.1)
+
+
+def test_a_recorded_run_that_is_resumed_follows_its_schedule(tmp_path):
+    from deltauq.nn.engine import fit
+    from deltauq.nn.recipe import Recipe
+
+    generator = torch.Generator().manual_seed(0)
+    x, y = torch.randn(256, 8, generator=generator), torch.randint(3, (256,), generator=generator)
+    recipe = Recipe(
+        epochs=6, batch_size=32, optimizer="sgd", lr=0.1, schedule="steps", milestones=(3,), gamma=1e-3
+    )
+
+    def make():
+        torch.manual_seed(1)
+        return torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 3))
+
+    def stop(epoch, loss):
+        if epoch == 2:
+            raise KeyboardInterrupt
+
+    whole, resumed = make(), make()
+    fit(whole, x, y, recipe)
+    with pytest.raises(KeyboardInterrupt):
+        fit(make(), x, y, recipe, checkpoint=tmp_path / "run.ckpt", progress=stop)
+    fit(resumed, x, y, recipe, checkpoint=tmp_path / "run.ckpt")
+    for name, value in whole.state_dict().items():
+        torch.testing.assert_close(resumed.state_dict()[name], value, rtol=1e-4, atol=1e-5)

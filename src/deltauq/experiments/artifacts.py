@@ -37,15 +37,20 @@ def shared_file(
     -------
     path : Path
     """
-    text = json.dumps(configuration, sort_keys=True)
-    digest = hashlib.sha256(text.encode()).hexdigest()[:12]
-    path = cache_dir() / "artifacts" / f"{name}-{digest}{suffix}"
+    path = artifact_path(name, configuration, suffix)
     path.parent.mkdir(parents=True, exist_ok=True)
     with _locked(path.with_name(f"{path.name}.lock")):
         if not path.exists():
             with written_whole(path) as whole:
                 write(whole)
     return path
+
+
+def artifact_path(name: str, configuration: Mapping[str, Any], suffix: str) -> Path:
+    """Return where a file of this configuration has its place in the cache; see `shared_file`."""
+    text = json.dumps(configuration, sort_keys=True)
+    digest = hashlib.sha256(text.encode()).hexdigest()[:12]
+    return cache_dir() / "artifacts" / f"{name}-{digest}{suffix}"
 
 
 def shared_arrays(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from deltauq.experiments.artifacts import shared_file
+from deltauq.experiments.artifacts import artifact_path, shared_file
 from deltauq.experiments.image_kinds import N_ANCHORS, Kind, Run
 from deltauq.experiments.image_sets import HELD_OUT, Pictures, pictures
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 CIFAR_MEAN, CIFAR_STD = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
 N_CLASSES = 10
+CHECKPOINT_EVERY = 10
+"""Epochs."""
 KERNEL_PENALTY = 0.5
 """Weight of DUQ's gradient penalty; its authors take 0.5 to 0.75 for CIFAR-10."""
 PRIOR_STD = 0.2
@@ -35,8 +37,10 @@ def trained(run: Run) -> nn.Module:
     from safetensors.torch import load_file, save_file
 
     def write(path: Path) -> None:
-        state = train(run).state_dict()
+        unfinished = artifact_path(str(run), run.configuration(), ".checkpoint")
+        state = train(run, unfinished).state_dict()
         save_file({name: value.detach().cpu().contiguous() for name, value in state.items()}, path)
+        unfinished.unlink(missing_ok=True)
 
     path = shared_file(str(run), run.configuration(), ".safetensors", write)
     net = make_network(run.kind)
@@ -45,8 +49,8 @@ def trained(run: Run) -> nn.Module:
     return net.eval()
 
 
-def train(run: Run) -> nn.Module:
-    """Train the network of a run on CIFAR-10."""
+def train(run: Run, checkpoint: Path | None = None) -> nn.Module:
+    """Train the network of a run on CIFAR-10, from the checkpoint on where a killed run has left one."""
     import torch
 
     from deltauq.nn.engine import fit
@@ -55,7 +59,11 @@ def train(run: Run) -> nn.Module:
     x = torch.from_numpy(np.ascontiguousarray(given.images.transpose(0, 3, 1, 2)))
     y = torch.from_numpy(given.labels)
     recipe = recipe_for_device(run)
-    words: dict[str, Any] = {"normalise": normalisation(run.kind), "progress": _say(run)}
+    words: dict[str, Any] = {
+        "normalise": normalisation(run.kind),
+        "checkpoint": checkpoint,
+        "progress": _say(run),
+    }
     if recipe.compile:
         # Networks of many kinds may be trained in one process, and only so many are compiled before PyTorch
         # gives up on their common code.
@@ -66,7 +74,7 @@ def train(run: Run) -> nn.Module:
         return _train_variational(run.kind, x, y, recipe, words)
     torch.manual_seed(run.seed)
     net = make_network(run.kind)
-    fit(net, x, y, recipe, _objective(run.kind), **words)
+    fit(net, x, y, recipe, _objective(run.kind), checkpoint_every=CHECKPOINT_EVERY, **words)
     return net
 
 

@@ -381,6 +381,10 @@ def _resume(
     if shapes != _shapes(net.state_dict()):
         raise ValueError(f"{path} is a checkpoint of another network.")
     fabric.load(path, state, weights_only=True)
+    for group in state["optimizer"].param_groups:
+        if isinstance(group["lr"], Tensor):
+            # It was loaded to the CPU: a CUDA graph would read it there once, and never see it change.
+            group["lr"] = group["lr"].to(fabric.device)
     return history
 
 
