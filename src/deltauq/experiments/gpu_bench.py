@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -20,7 +21,15 @@ N_EPOCHS = {"quick": 1, "paper": 3}
 N_ANCHORS = 10
 NETWORKS = {"quick": ("ResNet20",), "paper": ("ResNet18", "ResNet20")}
 REPEATS = 3
-TASKS = ("train", "predict", "predict-one")
+TASKS = ("train", "predict", "predict-one", "spent")
+KERNELS = {
+    "fused": ("triton",),
+    "convolutions": ("conv", "fprop", "dgrad", "wgrad", "gemm", "xmma", "cutlass", "cudnn", "nvjet"),
+    "normalisation": ("batch_norm", "relu", "add", "mul"),
+    "optimiser": ("multi_tensor", "sgd", "optimizer"),
+}
+"""What a kernel belongs to, by words in its name; the first that fits counts. The compiler writes batch norm,
+activations and sums into kernels of its own, which are named after it."""
 
 
 def cells(profile: str) -> list[Cell]:
@@ -34,15 +43,29 @@ def run(cell: Cell, profile: str) -> Outcome:
         return Outcome(_training(cell["network"], profile))
     if cell["task"] == "predict-one":
         return Outcome(_one_anchor(cell["network"], profile))
+    if cell["task"] == "spent":
+        return _spent(cell["network"], profile)
     return Outcome(_prediction(cell["network"], profile))
 
 
 def _training(network: str, profile: str) -> dict[str, float]:
     """Return seconds an epoch, the first one left out, in which steps are compiled and recorded."""
-    import torch
-
     from deltauq.nn import Anchored
     from deltauq.nn.engine import fit
+
+    x, y, recipe = _task(profile)
+    seconds = {}
+    for name in ("plain", "anchored"):
+        net = _make(network)
+        history = fit(Anchored(net, N_ANCHORS) if name == "anchored" else net, x, y, recipe)
+        seconds[name] = min(history.seconds[1:])
+    return {**seconds, "anchored_over_plain": seconds["anchored"] / seconds["plain"]}
+
+
+def _task(profile: str) -> tuple[Any, Any, Any]:
+    """Return images of noise, their classes, and the recipe they are learned by."""
+    import torch
+
     from deltauq.nn.recipe import Recipe
 
     on_gpu = torch.cuda.is_available()
@@ -61,12 +84,44 @@ def _training(network: str, profile: str) -> dict[str, float]:
     generator = torch.Generator().manual_seed(0)
     x = torch.randint(256, (N_TRAIN[profile], 3, 32, 32), generator=generator, dtype=torch.uint8)
     y = torch.randint(10, (N_TRAIN[profile],), generator=generator)
-    seconds = {}
-    for name in ("plain", "anchored"):
-        net = _make(network)
-        history = fit(Anchored(net, N_ANCHORS) if name == "anchored" else net, x, y, recipe)
-        seconds[name] = min(history.seconds[1:])
-    return {**seconds, "anchored_over_plain": seconds["anchored"] / seconds["plain"]}
+    return x, y, recipe
+
+
+def _spent(network: str, profile: str) -> Outcome:
+    """Return what an epoch of the plain network spends its time on, by the profiler's word."""
+    import torch
+    from torch.profiler import ProfilerActivity
+    from torch.profiler import profile as profiling
+
+    from deltauq.nn.engine import fit
+
+    on_gpu = torch.cuda.is_available()
+    recorded = profiling(activities=[ProfilerActivity.CUDA if on_gpu else ProfilerActivity.CPU])
+    x, y, recipe = _task(profile)
+
+    def start_or_stop(epoch: int, loss: float) -> None:
+        if epoch == 1:
+            recorded.start()
+        elif epoch == 2:
+            recorded.stop()
+
+    history = fit(_make(network), x, y, replace(recipe, epochs=2), progress=start_or_stop)
+    measured = "self_device_time_total" if on_gpu else "self_cpu_time_total"
+    times = {event.key: getattr(event, measured) / 1e6 for event in recorded.key_averages()}
+    shares = dict.fromkeys((*KERNELS, "rest"), 0.0)
+    for name, seconds in times.items():
+        words = ((kind, word) for kind, known in KERNELS.items() for word in known)
+        shares[next((kind for kind, word in words if word in name.lower()), "rest")] += seconds
+    epoch = history.seconds[1]
+    largest = sorted(times, key=lambda name: times[name], reverse=True)[:12]
+    return Outcome(
+        {
+            "epoch": epoch,
+            **{name: seconds / epoch for name, seconds in shares.items()},
+            "idle": 1.0 - sum(shares.values()) / epoch,
+        },
+        {"largest": {name[:100]: round(times[name] / epoch, 4) for name in largest}},
+    )
 
 
 def _prediction(network: str, profile: str) -> dict[str, float]:
@@ -174,6 +229,15 @@ EXPERIMENT = Experiment(
             best=None,
             where={"task": "predict-one"},
             note="The mean alone: what a network trained with masked anchors needs.",
+        ),
+        TableView(
+            "What an epoch of training is spent on",
+            ("epoch", "convolutions", "fused", "normalisation", "optimiser", "rest", "idle"),
+            "network",
+            best=None,
+            where={"task": "spent"},
+            note="Seconds of the epoch, and shares of them by the profiler's count. fused: batch norm, "
+            "activations, sums and casts, as the compiler joins them. idle: the card waits.",
         ),
     ),
 )
