@@ -11,6 +11,8 @@ from torch import nn
 import deltauq.baselines
 from deltauq.baselines import DUQ, SVI, DeepEnsemble, DEUPNetwork, MCDropout, TemperatureNetwork
 from deltauq.core import Posterior
+from deltauq.nn import MLP
+from deltauq.nn.losses import squared_error
 from deltauq.nn.recipe import Recipe
 
 RECIPE = Recipe(epochs=2, batch_size=32, lr=1e-2, seed=1)
@@ -141,3 +143,27 @@ def test_unknown_names_are_unknown():
     assert "SVI" in dir(deltauq.baselines)
     with pytest.raises(AttributeError, match="no attribute 'SWAG'"):
         _ = deltauq.baselines.SWAG
+
+
+@pytest.mark.parametrize("method", [DeepEnsemble, MCDropout, DEUPNetwork])
+@pytest.mark.parametrize("stackable", [True, False])
+def test_a_criterion_is_what_networks_are_trained_by(method, stackable, wave):
+    x, y = wave
+
+    def make():
+        return MLP(2, 1, (8,)) if stackable else make_regressor()
+
+    def absolute(outputs, targets):
+        return (outputs - targets).abs().mean()
+
+    ours, usual, same = (
+        method(make).fit(x, y, RECIPE, criterion=c).posterior(x) for c in (absolute, None, squared_error)
+    )
+    assert torch.equal(same.mean, usual.mean)
+    assert not torch.allclose(ours.mean, usual.mean)
+
+
+@pytest.mark.parametrize("method", [SVI, DUQ])
+def test_methods_with_a_loss_of_their_own_take_no_criterion(method, blobs):
+    with pytest.raises(ValueError, match="has a loss of its own: give no criterion"):
+        method(make_classifier).fit(*blobs, RECIPE, criterion=squared_error)

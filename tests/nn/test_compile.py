@@ -12,7 +12,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:.*:UserWarning:torch._dynamo"),
     # The compiler looks at gradients of what a graph break passes on.
     pytest.mark.filterwarnings("ignore::DeprecationWarning:torch"),
-    pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning"),
     pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf"),
 ]
 

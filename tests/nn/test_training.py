@@ -1,6 +1,7 @@
 """What happens in train(): which anchors an input meets, which are kept, what the options do."""
 
 import copy
+import math
 
 import pytest
 import torch
@@ -10,7 +11,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from deltauq.core import SetPrior
-from deltauq.nn import Anchored, anchored_loss
+from deltauq.nn import Anchored, anchored_loss, log_squared_error
 from deltauq.nn._pairing import WithGiven, derangement, reversal
 
 
@@ -326,3 +327,13 @@ def test_an_average_over_the_weights_is_built_after_the_first_batch(mlp):
         net(x)
         average.update_parameters(net)
     torch.testing.assert_close(average.module.posterior(x).var, net.posterior(x).var)
+
+
+def test_the_log_loss_is_the_likelihood_with_the_best_noise():
+    outputs, targets = torch.randn(2, 50, 3).unbind()
+    best = torch.distributions.Normal(outputs, (outputs - targets).square().mean().sqrt())
+    surprise = -best.log_prob(targets).mean() - 0.5 * math.log(2 * math.pi) - 0.5
+    torch.testing.assert_close(log_squared_error(outputs, targets), surprise)
+    assert torch.isfinite(log_squared_error(targets, targets))
+    with pytest.raises(ValueError, match=r"targets of shape \(50,\) do not fit"):
+        log_squared_error(outputs, targets[:, 0])

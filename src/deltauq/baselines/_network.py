@@ -15,7 +15,7 @@ from sklearn.exceptions import NotFittedError
 from torch import Tensor, nn
 
 from deltauq.core import Posterior, StreamingPosterior
-from deltauq.nn.engine import Objective, check_data, fit
+from deltauq.nn.engine import Objective, check_data, fit, supervised
 from deltauq.nn.epochs import Batch, as_inputs
 from deltauq.nn.recipe import Recipe
 from deltauq.nn.vectorised import NotStackableError, fit_many
@@ -25,6 +25,7 @@ BATCH_SIZE = 500
 
 MakeNetwork = Callable[[], nn.Module]
 Progress = Callable[[int, float], None]
+Criterion = Callable[[Tensor, Tensor], Tensor]
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,7 @@ class Training:
     normalise: tuple[Tensor, Tensor] | None = None
     checkpoint: Path | None = None
     progress: Progress | None = None
+    criterion: Criterion | None = None
 
     def part(self, k: int, n: int, seed: int | None = None) -> Training:
         """Return the k-th of n trainings: its own checkpoint file, and an n-th of the progress.
@@ -63,6 +65,8 @@ class Training:
         after_step: Callable[[Batch], None] | None = None,
     ) -> None:
         """Train one network in place on rows of shape (n, ...)."""
+        if objective is None and self.criterion is not None:
+            objective = supervised(self.criterion)
         fit(
             net,
             x,
@@ -115,10 +119,18 @@ class Training:
             net.to(device)
         inputs = as_inputs(x, self.normalise, channels_last=False)
         try:
-            fit_many(nets, inputs, y, self.recipe, rows=rows, seeds=seeds, progress=self.progress)
+            fit_many(
+                nets, inputs, y, self.recipe, self.criterion, rows=rows, seeds=seeds, progress=self.progress
+            )
         except NotStackableError:
             return False
         return True
+
+
+def refuse_criterion(training: Training, name: str) -> None:
+    """Refuse a criterion for a method whose loss is part of it."""
+    if training.criterion is not None:
+        raise ValueError(f"{name} has a loss of its own: give no criterion.")
 
 
 class NetworkBaseline(ABC):
@@ -149,6 +161,7 @@ class NetworkBaseline(ABC):
         normalise: tuple[Tensor, Tensor] | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
         progress: Progress | None = None,
+        criterion: Criterion | None = None,
     ) -> Self:
         """Train as the recipe says.
 
@@ -167,13 +180,16 @@ class NetworkBaseline(ABC):
             Resumed from if it is there. Methods of several networks write one file each, numbered.
         progress : callable, optional
             Told the finished epochs, out of those of the recipe, and the last loss.
+        criterion : callable, optional
+            ``criterion(outputs, targets)`` for the networks that predict; cross-entropy for classes, squared
+            error for numbers by default. Methods with a likelihood of their own take none.
 
         Returns
         -------
         self
         """
         path = None if checkpoint is None else Path(checkpoint)
-        self._fit(x, check_data(x, y), Training(recipe, fabric, normalise, path, progress))
+        self._fit(x, check_data(x, y), Training(recipe, fabric, normalise, path, progress, criterion))
         return self
 
     @abstractmethod

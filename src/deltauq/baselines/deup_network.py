@@ -15,8 +15,9 @@ from deltauq.baselines._network import (
     require_numbers,
 )
 from deltauq.core import Posterior
-from deltauq.nn.engine import check_same_shape, supervised
+from deltauq.nn.engine import supervised
 from deltauq.nn.epochs import as_inputs, mix
+from deltauq.nn.losses import check_same_shape
 
 TINY = 1e-6
 """Smallest squared error that is predicted, in units of their mean."""

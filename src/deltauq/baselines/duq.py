@@ -10,7 +10,14 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from deltauq.baselines._convolution import with_sloped_convolutions
-from deltauq.baselines._network import MakeNetwork, NetworkBaseline, Training, outputs_of, require_labels
+from deltauq.baselines._network import (
+    MakeNetwork,
+    NetworkBaseline,
+    Training,
+    outputs_of,
+    refuse_criterion,
+    require_labels,
+)
 from deltauq.core import Posterior, StreamingPosterior
 from deltauq.nn.epochs import Batch, as_inputs
 
@@ -194,6 +201,7 @@ class DUQ(NetworkBaseline):
         return outputs_of(self.network_.log_kernels, x, self._device, batch_size)
 
     def _fit(self, x: Tensor, y: Tensor, training: Training) -> None:
+        refuse_criterion(training, "DUQ")
         require_labels(y, "DUQ")
         net = self._new_kernels(x, y, training)
         low = training.recipe.precision == "bf16-mixed"

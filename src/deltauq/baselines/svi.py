@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from deltauq.baselines._network import MakeNetwork, SampledBaseline, Training
-from deltauq.nn.engine import check_same_shape
+from deltauq.baselines._network import MakeNetwork, SampledBaseline, Training, refuse_criterion
 from deltauq.nn.epochs import Batch, mix
+from deltauq.nn.losses import check_same_shape
 
 TINY = 1e-12
 """Smallest variance of an output: the square root has no slope at zero, where dark pixels would put it."""
@@ -218,6 +218,7 @@ class SVI(SampledBaseline):
         self.seed = seed
 
     def _fit(self, x: Tensor, y: Tensor, training: Training) -> None:
+        refuse_criterion(training, "SVI")
         module = convert(self._new_network(training.recipe.seed), self.initial_std)
         noise = (self.noise or 1.0) if y.is_floating_point() else None
         net = VariationalNetwork(module, self.prior_std, noise, learn_noise=self.noise is None)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,7 +39,8 @@ def trained(run: Run) -> nn.Module:
 
     def write(path: Path) -> None:
         unfinished = artifact_path(str(run), run.configuration(), ".checkpoint")
-        state = train(run, unfinished).state_dict()
+        with _repeatable():
+            state = train(run, unfinished).state_dict()
         save_file({name: value.detach().cpu().contiguous() for name, value in state.items()}, path)
         unfinished.unlink(missing_ok=True)
 
@@ -47,6 +49,19 @@ def trained(run: Run) -> nn.Module:
     net.load_state_dict(load_file(path))
     net.to("cuda" if torch.cuda.is_available() else "cpu", memory_format=torch.channels_last)  # type: ignore[call-overload]
     return net.eval()
+
+
+@contextmanager
+def _repeatable() -> Iterator[None]:
+    """Keep cuDNN to ways of summing that give the same figures each time."""
+    import torch
+
+    before = torch.backends.cudnn.deterministic
+    torch.backends.cudnn.deterministic = True
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.deterministic = before
 
 
 def train(run: Run, checkpoint: Path | None = None) -> nn.Module:

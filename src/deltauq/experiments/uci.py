@@ -46,6 +46,8 @@ class AnchoredPerceptron:
     consistency : float
     decay : float
         Weight decay, apart from the gradient (AdamW).
+    loss : {"squared", "log"}
+        See `log_squared_error`.
     """
 
     def __init__(
@@ -55,27 +57,29 @@ class AnchoredPerceptron:
         per_step: int = 1,
         consistency: float = 0.0,
         decay: float = 0.0,
+        loss: str = "squared",
     ) -> None:
         self.make, self.init, self.per_step, self.consistency = make, init, per_step, consistency
-        self.decay = decay
+        self.decay, self.loss = decay, loss
 
     def fit(self, x: Any, y: Any, recipe: Any) -> AnchoredPerceptron:
         """Train on tensors of shape (n, d) and (n, 1)."""
         import torch
-        from torch.nn.functional import mse_loss
 
         from deltauq.nn import Anchored, anchored_loss
-        from deltauq.nn.engine import fit
+        from deltauq.nn.engine import fit, supervised
+
+        criterion = criterion_of(self.loss)
 
         def several(net: Any, batch: Any) -> Any:
             return anchored_loss(
-                net, mse_loss, batch.x, batch.y, n_anchors=self.per_step, consistency=self.consistency
+                net, criterion, batch.x, batch.y, n_anchors=self.per_step, consistency=self.consistency
             )
 
         recipe = replace(recipe, optimizer="adamw", weight_decay=self.decay)
         torch.manual_seed(recipe.seed)
         self.net = Anchored(self.make(), N_ANCHORS, init=self.init)
-        fit(self.net, x, y, recipe, several if self.per_step > 1 else None)
+        fit(self.net, x, y, recipe, several if self.per_step > 1 else supervised(criterion))
         self.net.to(x.device)
         self.net.set_anchors(x, random_state=recipe.seed)
         return self
@@ -83,6 +87,36 @@ class AnchoredPerceptron:
     def posterior(self, x: Any) -> Posterior:
         """Return the moments over the anchors, tensors of shape (n, 1)."""
         return self.net.posterior(x)
+
+
+class WithLoss:
+    """A rival whose networks are trained by another loss than the squared error.
+
+    Parameters
+    ----------
+    model : NetworkBaseline
+    loss : {"squared", "log"}
+    """
+
+    def __init__(self, model: Any, loss: str) -> None:
+        self.model, self.loss = model, loss
+
+    def fit(self, x: Any, y: Any, recipe: Any) -> WithLoss:
+        """Train on tensors of shape (n, d) and (n, 1)."""
+        self.model.fit(x, y, recipe, criterion=criterion_of(self.loss))
+        return self
+
+    def posterior(self, x: Any) -> Posterior:
+        """Return the moments, tensors of shape (n, 1)."""
+        found: Posterior = self.model.posterior(x)
+        return found
+
+
+def criterion_of(loss: str) -> Any:
+    """Return the criterion of a name."""
+    from deltauq.nn.losses import log_squared_error, squared_error
+
+    return {"squared": squared_error, "log": log_squared_error}[loss]
 
 
 class AnchoredForest:

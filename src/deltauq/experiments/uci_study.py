@@ -3,36 +3,50 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from deltauq.data.uci import UCI
 from deltauq.experiments.runner import Cell, Experiment, Outcome
-from deltauq.experiments.uci import N_SAMPLES, NETWORKS, AnchoredPerceptron, measure, uci_table
+from deltauq.experiments.uci import N_SAMPLES, NETWORKS, AnchoredPerceptron, WithLoss, measure, uci_table
 from deltauq.report import TableView
 
 FOUR: dict[str, Any] = {"init": "pretrained", "per_step": 4}
-SETTINGS: dict[str, Callable[[Any], Any]] = {
-    "one": lambda make: AnchoredPerceptron(make),
-    "one-pretrained": lambda make: AnchoredPerceptron(make, init="pretrained"),
-    "four": lambda make: AnchoredPerceptron(make, per_step=4),
-    "four-pretrained": lambda make: AnchoredPerceptron(make, **FOUR),
-    "four-pretrained-consistent": lambda make: AnchoredPerceptron(make, **FOUR, consistency=1.0),
-    "eight-pretrained": lambda make: AnchoredPerceptron(make, init="pretrained", per_step=8),
-    "four-decay-0.1": lambda make: AnchoredPerceptron(make, **FOUR, decay=0.1),
-    "four-decay-0.3": lambda make: AnchoredPerceptron(make, **FOUR, decay=0.3),
-    "four-decay-1": lambda make: AnchoredPerceptron(make, **FOUR, decay=1.0),
-    "four-dropout-0.02": lambda make: AnchoredPerceptron(lambda: _dropping(make, 0.02), **FOUR),
-    "four-dropout-0.05": lambda make: AnchoredPerceptron(lambda: _dropping(make, 0.05), **FOUR),
-    "four-dropout-0.1": lambda make: AnchoredPerceptron(lambda: _dropping(make, 0.1), **FOUR),
-    "mc-dropout-0.02": lambda make: _mc_dropout(make, 0.02),
-    "mc-dropout-0.05": lambda make: _mc_dropout(make, 0.05),
-    "mc-dropout-0.1": lambda make: _mc_dropout(make, 0.1),
-    "mc-dropout-0.2": lambda make: _mc_dropout(make, 0.2),
-    "svi-prior-0.3": lambda make: _svi(make, 0.3),
-    "svi-prior-1": lambda make: _svi(make, 1.0),
+ANCHORED: dict[str, dict[str, Any]] = {
+    "one": {},
+    "one-pretrained": {"init": "pretrained"},
+    "four": {"per_step": 4},
+    "four-pretrained": FOUR,
+    "four-pretrained-consistent": {**FOUR, "consistency": 1.0},
+    "eight-pretrained": {"init": "pretrained", "per_step": 8},
+    "four-decay-0.1": {**FOUR, "decay": 0.1},
+    "four-decay-0.3": {**FOUR, "decay": 0.3},
+    "four-decay-1": {**FOUR, "decay": 1.0},
+    "four-dropout-0.02": {**FOUR, "dropout": 0.02},
+    "four-dropout-0.05": {**FOUR, "dropout": 0.05},
+    "four-dropout-0.1": {**FOUR, "dropout": 0.1},
+    "one-log": {"loss": "log"},
+    "one-pretrained-log": {"init": "pretrained", "loss": "log"},
+    "four-log": {"per_step": 4, "loss": "log"},
+    "four-pretrained-log": {**FOUR, "loss": "log"},
+    "eight-pretrained-log": {"init": "pretrained", "per_step": 8, "loss": "log"},
+    "four-decay-0.3-log": {**FOUR, "decay": 0.3, "loss": "log"},
+    "four-decay-1-log": {**FOUR, "decay": 1.0, "loss": "log"},
+    "four-dropout-0.05-log": {**FOUR, "dropout": 0.05, "loss": "log"},
 }
+MC_DROPOUT: dict[str, tuple[float, str]] = {
+    "mc-dropout-0.02": (0.02, "squared"),
+    "mc-dropout-0.05": (0.05, "squared"),
+    "mc-dropout-0.1": (0.1, "squared"),
+    "mc-dropout-0.2": (0.2, "squared"),
+    "mc-dropout-0.02-log": (0.02, "log"),
+    "mc-dropout-0.05-log": (0.05, "log"),
+    "mc-dropout-0.1-log": (0.1, "log"),
+}
+SVI_PRIORS = {"svi-prior-0.3": 0.3, "svi-prior-1": 1.0, "svi-prior-3": 3.0}
+SETTINGS = (*ANCHORED, *MC_DROPOUT, *SVI_PRIORS)
 DATASETS = {"quick": ("yacht",), "paper": tuple(name for name in UCI if name != "protein")}
 SEEDS = {"quick": range(1), "paper": range(3)}
 VALIDATED = 0.2
@@ -55,28 +69,24 @@ def run(cell: Cell, profile: str) -> Outcome:
     table = uci_table(cell["dataset"])
     rows = np.random.default_rng(1000 + cell["seed"]).permutation(table.splits[0][0])
     n = int(VALIDATED * len(rows))
-    make_model = SETTINGS[cell["method"]]
-    calibration = "noise" if cell["method"].startswith(("mc-dropout", "svi")) else "scale"
-    return measure(cell, profile, table, rows[n:], rows[:n], make_model, calibration)
+    setting = cell["method"]
+    calibration = "scale" if setting in ANCHORED else "noise"
+    return measure(cell, profile, table, rows[n:], rows[:n], partial(make_model, setting), calibration)
 
 
-def _dropping(make: Callable[[], Any], rate: float) -> Any:
-    """Return a network with dropout in training, which is off in prediction."""
+def make_model(setting: str, make: Callable[[], Any]) -> Any:
+    """Return an unfitted model; see `measure`."""
+    from deltauq.baselines import SVI, MCDropout
     from deltauq.nn.networks import MLP
 
-    return MLP(**{**make().config, "dropout": rate})
-
-
-def _mc_dropout(make: Callable[[], Any], rate: float) -> Any:
-    from deltauq.baselines import MCDropout
-
-    return MCDropout(make, rate, N_SAMPLES)
-
-
-def _svi(make: Callable[[], Any], prior_std: float) -> Any:
-    from deltauq.baselines import SVI
-
-    return SVI(make, prior_std, n_samples=N_SAMPLES)
+    if setting in MC_DROPOUT:
+        rate, loss = MC_DROPOUT[setting]
+        return WithLoss(MCDropout(make, rate, N_SAMPLES), loss)
+    if setting in SVI_PRIORS:
+        return SVI(make, SVI_PRIORS[setting], n_samples=N_SAMPLES)
+    words = dict(ANCHORED[setting])
+    rate = words.pop("dropout", 0.0)
+    return AnchoredPerceptron(lambda: MLP(**{**make().config, "dropout": rate}), **words)
 
 
 EXPERIMENT = Experiment(
@@ -102,6 +112,7 @@ EXPERIMENT = Experiment(
         "begin with the same weights, so that the network begins as a function of X alone. four: every row "
         "meets four anchors in a step, in one pass. consistent: with the variance over them as a "
         "further loss. decay, dropout: in training, pretrained and with four anchors; prediction is without "
-        "dropout. The rates of MC dropout and the priors of SVI are tried beside, on the same rows."
+        "dropout. log: the loss is the logarithm of the squared error. The rates of MC dropout and the "
+        "priors of SVI are tried beside, on the same rows."
     ),
 )

@@ -7,7 +7,7 @@ except ImportError as error:
 
 from deltauq.nn.anchored import Anchored
 from deltauq.nn.files import UnusableFileError, load, save
-from deltauq.nn.losses import anchored_loss
+from deltauq.nn.losses import anchored_loss, log_squared_error
 from deltauq.nn.networks import MLP, FourierFeatures, ResNet18, ResNet20
 
 __all__ = [
@@ -19,5 +19,6 @@ __all__ = [
     "UnusableFileError",
     "anchored_loss",
     "load",
+    "log_squared_error",
     "save",
 ]

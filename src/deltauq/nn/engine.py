@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from deltauq.core import AnchorPrior
 from deltauq.nn.anchored import IN_BATCH, Anchored
 from deltauq.nn.epochs import Batch, Epochs, mix
+from deltauq.nn.losses import squared_error
 from deltauq.nn.recipe import Recipe, set_rate
 
 Objective = Callable[[nn.Module, Batch], Tensor]
@@ -61,20 +62,6 @@ def supervised(criterion: Callable[[Tensor, Tensor], Tensor]) -> Objective:
 def criterion_for(y: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
     """Return the criterion of these targets: cross-entropy for integers, squared error for floats."""
     return squared_error if y.is_floating_point() else nn.functional.cross_entropy
-
-
-def squared_error(outputs: Tensor, targets: Tensor) -> Tensor:
-    """Return the mean squared error of outputs and targets of the same shape."""
-    check_same_shape(outputs, targets)
-    return nn.functional.mse_loss(outputs, targets)
-
-
-def check_same_shape(outputs: Tensor, targets: Tensor) -> None:
-    """Refuse targets that would be broadcast against the outputs."""
-    if outputs.shape != targets.shape:
-        raise ValueError(
-            f"targets of shape {tuple(targets.shape)} do not fit outputs of shape {tuple(outputs.shape)}."
-        )
 
 
 def fit(
