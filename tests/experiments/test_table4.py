@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 from scipy.spatial.distance import pdist
 
 from deltauq.experiments import digit_runs, paper, table4
@@ -57,8 +58,8 @@ def test_the_papers_bias_is_that_of_its_thickness():
 @pytest.fixture
 def tiny(data_dir, tmp_path, monkeypatch):
     """Tiny sizes, and a cache of their own but for the decoded images."""
-    images, classes = digit_runs.load_images("mnist-train")
-    monkeypatch.setattr(digit_runs, "load_images", lambda name: (images, classes))
+    sets = {name: digit_runs.load_images(name) for name in ("mnist-train", "mnist-test")}
+    monkeypatch.setattr(digit_runs, "load_images", sets.get)
     monkeypatch.setenv("DELTAUQ_CACHE", str(tmp_path))
     monkeypatch.setattr(table4, "SIZES", {"quick": TINY})
     digit_runs.training_digits.cache_clear()
@@ -74,7 +75,7 @@ def test_a_tiny_run_of_every_method(tiny):
         metrics = outcome.metrics
         assert metrics["bias"] == pytest.approx(abs(metrics["thickness"] - 225))
         assert metrics["miss"] >= metrics["bias"] - 1e-9 and 0.0 <= metrics["recognised"] <= 1.0
-        assert ("predicted_std" in metrics) == (method != "plain")
+        assert ("predicted_std" in metrics) == ("scale" in metrics) == (method != "plain")
         assert metrics["cost"] > 0 and table4.unpacked(outcome.details["digits"]).shape == (4, 28, 28)
         starts[method] = metrics["diversity"]
         assert table4.run(cell, "quick").metrics == metrics, "the second time, out of the cache"
@@ -85,13 +86,29 @@ def test_a_tiny_run_of_every_method(tiny):
     assert other.configuration("plain", 0) != TINY.configuration("plain", 0)
 
 
+def test_held_out_digits_are_in_the_range_and_in_the_same_units(tiny):
+    digits, held_out = (
+        digit_runs.training_digits(300, 175),
+        digit_runs.held_out_digits(replace(TINY, thickest=175)),
+    )
+    assert (held_out.mean, held_out.std) == (digits.mean, digits.std)
+    thick = digit_runs.thickness(held_out.x)
+    assert thick.max() <= 175 and len(thick) > 200
+    np.testing.assert_allclose(held_out.mean + held_out.std * held_out.y[:, 0], thick, rtol=1e-5)
+
+
+def test_a_convolutional_critic(tiny):
+    g = digit_runs.generator(0, replace(TINY, critic="convolutional", images=150))
+    assert g.output == "clipped" and g.sample(torch.zeros(3, 1)).shape == (3, 784)
+
+
 def test_the_report_shows_the_digits_of_every_method():
     pytest.importorskip("plotly")
     digits = table4.packed(np.random.default_rng(0).random((table4.N_PICTURES, 784)))
     lines = [
         ResultLine(
             experiment="table4",
-            version=1,
+            version=2,
             profile="paper",
             cell=cell,
             metrics={"bias": 1.0},

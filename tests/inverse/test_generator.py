@@ -16,6 +16,16 @@ def test_shape_and_range():
     assert sum(layer.out_features for layer in Generator((784,)).layers[::2]) == 128 + 256 + 512 + 1024 + 784
 
 
+def test_clipped_values_are_exact_and_can_still_learn():
+    g = Generator((4,), 2, (8,), output="clipped")
+    torch.nn.init.zeros_(g.layers[-1].weight)
+    g.layers[-1].bias.data = torch.tensor([-9.0, 9.0, 0.0, -3.5])
+    x = g(torch.zeros(1, 1), torch.zeros(1, 2))
+    torch.testing.assert_close(x, torch.tensor([[0.0, 1.0, 0.5, 0.0]]), atol=1e-7, rtol=0.0)
+    x.sum().backward()
+    assert (g.layers[-1].bias.grad > 0.0).all()
+
+
 def test_latents_are_uniform_on_the_cube():
     z = uniform(4000, 3, 1)
     assert z.min() >= -1.0 and z.max() <= 1.0
@@ -46,6 +56,25 @@ def test_what_is_made_follows_the_target_and_varies_as_the_data_do(adversarial, 
     assert (made.mean(1) - targets[:, 0]).abs().mean() < 0.15
     spread = float((made[:, 0] - made[:, 1]).std())
     assert 0.4 < spread < 0.75, "that of the data is 2 / √12 = 0.577"
+
+
+def test_a_critic_of_ones_own_is_trained(line):
+    class Critic(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = torch.nn.Linear(3, 1)
+            self.shapes = set()
+
+        def forward(self, x, y):
+            self.shapes.add((tuple(x.shape[1:]), tuple(y.shape[1:])))
+            return self.layer(torch.cat([x.flatten(1), y], dim=1))
+
+    x, y = line
+    critic = Critic()
+    before = critic.layer.weight.detach().clone()
+    words = {"recipe": Recipe(epochs=1), "hidden": (8,), "critic": critic}
+    fit_generator(Generator((2, 1), 2, (8,)), x[:200, :, None], y[:200], **words)
+    assert critic.shapes == {((2, 1), (1,))} and not torch.equal(critic.layer.weight, before)
 
 
 def test_training_repeats_itself_and_leaves_the_random_state(line):
@@ -84,7 +113,7 @@ def test_bad_data(change, complaint):
     [
         ({"shape": ()}, "shape must be that of one input"),
         ({"n_latent": 0}, "n_latent must be at least 1, got 0"),
-        ({"output": "tanh"}, r"output must be one of \['linear', 'sigmoid'\], got 'tanh'"),
+        ({"output": "tanh"}, r"output must be one of \['linear', 'sigmoid', 'clipped'\], got 'tanh'"),
     ],
 )
 def test_bad_words(words, complaint):

@@ -7,7 +7,7 @@ from torch import nn
 
 from deltauq.baselines import DeepEnsemble, MCDropout
 from deltauq.core import Posterior
-from deltauq.inverse import Generator, search
+from deltauq.inverse import Generator, scale_of, search
 from deltauq.inverse.search import FLOOR, laplace_loss
 from deltauq.nn import MLP, Anchored
 from deltauq.nn.recipe import Recipe
@@ -37,6 +37,32 @@ def test_the_loss_is_a_laplacian_likelihood():
     b = torch.from_numpy(rng.uniform(0.05, 3.0, 50))
     expected = -torch.distributions.Laplace(mean, b).log_prob(y) - np.log(2.0)
     torch.testing.assert_close(laplace_loss((mean, b**2), y), expected)
+    torch.testing.assert_close(laplace_loss((mean, (b / 4.0) ** 2), y, 4.0), expected)
+
+
+def test_the_scale_is_how_many_deviations_a_model_is_off():
+    torch.manual_seed(0)
+    x = torch.randn(20_000, 2)
+    b = 0.1 + x[:, 1].abs()
+    y = x[:, 0] + 3.0 * torch.distributions.Laplace(0.0, b).sample()
+    too_sure = Speaks(lambda x: x[:, :1], lambda x: (0.1 + x[:, 1:].abs()) ** 2)
+    assert scale_of(too_sure, x, y) == pytest.approx(3.0, rel=0.05)
+    assert scale_of(too_sure, x, y[:, None]) == scale_of(too_sure, x, y)
+    assert scale_of(lambda x: x[:, 0], x, y) == 1.0, "nothing to scale"
+    with pytest.raises(ValueError, match=r"no scale fits: .* is inf"):
+        scale_of(Speaks(lambda x: x[:, 0], lambda x: 0.0 * x[:, 0]), x, y)
+    with pytest.raises(ValueError, match="got 3 for 20000"):
+        scale_of(too_sure, x, y[:3])
+
+
+def test_a_scale_wakes_an_uncertainty_below_the_floor():
+    quiet = Speaks(lambda x: x[:, :1], lambda x: (1e-3 + 1e-3 * x[:, 1:].abs()) ** 2)
+    words = {"n_latent": 2, "n_restarts": 10, "n_steps": 500}
+    asleep = search(identity, quiet, [0.3], **words).x[0, :, 1]
+    awake = search(identity, quiet, [0.3], scale=100.0, **words).x[0, :, 1]
+    starts = search(identity, quiet, [0.3], **{**words, "n_steps": 1}, lr=1e-9).x[0, :, 1]
+    torch.testing.assert_close(asleep, starts, atol=1e-6, rtol=0.0)
+    assert awake.abs().max() < 0.05 < starts.abs().mean()
 
 
 def test_certainty_is_rewarded_down_to_a_floor():
@@ -167,6 +193,7 @@ def test_every_forward_model_is_searched_and_left_as_it_was(name, forwards):
         (identity, total, [1.0], {"n_restarts": 0}, "n_restarts must be an integer of at least 1, got 0"),
         (identity, total, [1.0], {"n_steps": 1.5}, "n_steps must be an integer of at least 1, got 1.5"),
         (identity, total, [1.0], {"lr": 0.0}, "lr must be positive, got 0.0"),
+        (identity, total, [1.0], {"scale": np.inf}, "scale must be positive, got inf"),
         (identity, total, [1.0], {"y_std": 0.0}, "y_std positive, got 0.0 and 0.0"),
         (identity, nn.Linear(5, 1), [1.0], {}, r"f does not take what g gives, of shape \(50, 3\)"),
         (

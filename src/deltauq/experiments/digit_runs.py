@@ -18,12 +18,10 @@ if TYPE_CHECKING:
     from deltauq.inverse import Generator
     from deltauq.nn.recipe import Recipe
 
-VERSION = 1
+VERSION = 2
 """Of everything in this file that arrays in the cache depend on and their configuration does not say."""
 THRESHOLD = 0.2
 """A pixel brighter than this counts for the thickness."""
-THICKEST = 200
-"""Of the images that generator and forward models are trained on."""
 N_LATENT = 100
 N_ANCHORS = 10
 N_MEMBERS = 3
@@ -42,6 +40,17 @@ class Size:
         Of the search for every target.
     generator, forward, classifier : mapping
         Words of a `Recipe`.
+    rate : float
+        Of the search.
+    output : {"sigmoid", "clipped"}
+        Of the generator.
+    critic : {"perceptron", "convolutional"}
+    adversarial : float
+        Weight of its word.
+    init : {"random", "pretrained"}
+        Of the anchored layer; "pretrained" lets it begin as the layer of the plain network.
+    thickest : int
+        Of the images that generator and forward models are trained on.
     """
 
     images: int | None
@@ -50,6 +59,12 @@ class Size:
     generator: Mapping[str, Any]
     forward: Mapping[str, Any]
     classifier: Mapping[str, Any]
+    rate: float = 0.005
+    output: str = "clipped"
+    critic: str = "perceptron"
+    adversarial: float = 0.1
+    init: str = "pretrained"
+    thickest: int = 200
 
     def configuration(self, model: str, seed: int) -> dict[str, Any]:
         """Return what the arrays of a model depend on."""
@@ -96,9 +111,18 @@ def digits_up_to(thickest: float, images: np.ndarray) -> Digits:
 
 
 @lru_cache(maxsize=1)
-def training_digits(n: int | None) -> Digits:
+def training_digits(n: int | None, thickest: int) -> Digits:
     """Return the training range of the first n images of MNIST."""
-    return digits_up_to(THICKEST, _pictures(n)[0])
+    return digits_up_to(thickest, _pictures(n)[0])
+
+
+def held_out_digits(size: Size) -> Digits:
+    """Return the training range of MNIST's test images, standardised as the training images are."""
+    images, _ = load_images("mnist-test")
+    of_training = training_digits(size.images, size.thickest)
+    found = digits_up_to(size.thickest, np.asarray(images[: size.images]))
+    y = (found.mean + found.std * found.y - of_training.mean) / of_training.std
+    return Digits(found.x, y, of_training.mean, of_training.std)
 
 
 def generator(seed: int, size: Size) -> Generator:
@@ -108,11 +132,13 @@ def generator(seed: int, size: Size) -> Generator:
     from deltauq.inverse import Generator, fit_generator
 
     torch.manual_seed(seed)
-    g = Generator((784,), N_LATENT, output="sigmoid")
+    g = Generator((784,), N_LATENT, output=size.output)
+    critic = _critic() if size.critic == "convolutional" else None
 
     def train() -> None:
-        digits = training_digits(size.images)
-        fit_generator(g, digits.x, digits.y, recipe(size.generator, seed))
+        digits = training_digits(size.images, size.thickest)
+        learning = recipe(size.generator, seed)
+        fit_generator(g, digits.x, digits.y, learning, adversarial=size.adversarial, critic=critic)
 
     return _cached(g, train, f"table4-generator-{seed}", size.configuration("generator", seed))
 
@@ -151,11 +177,13 @@ def forward_model(method: str, seed: int, size: Size) -> Any:
         seeds = [seed + 1000 * k for k in range(N_MEMBERS)]
         return DeepEnsemble.from_members([_trained(_network, member, size) for member in seeds])
     if method == "mc-dropout":
-        digits = training_digits(size.images)
+        digits = training_digits(size.images, size.thickest)
         model = MCDropout(_network, DROPOUT, N_ANCHORS, seed=seed)
         return model.fit(digits.x, digits.y, recipe(size.forward, seed))
     # The paper pairs a batch with itself in reverse order.
-    return _trained(lambda: Anchored(_network(), N_ANCHORS, train_anchors="reverse"), seed, size)
+    return _trained(
+        lambda: Anchored(_network(), N_ANCHORS, init=size.init, train_anchors="reverse"), seed, size
+    )
 
 
 def recipe(words: Mapping[str, Any], seed: int) -> Recipe:
@@ -171,13 +199,35 @@ def _network() -> nn.Module:
     return MLP(784, 1, hidden=(512, 512, 512, 512))
 
 
+def _critic() -> nn.Module:
+    """Return a convolutional network that says how real a digit looks for its thickness."""
+    import torch
+    from torch import nn
+
+    class Critic(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = nn.Sequential(
+                *(nn.Conv2d(2, 32, 4, 2, 1), nn.LeakyReLU(0.2)),
+                *(nn.Conv2d(32, 64, 4, 2, 1), nn.LeakyReLU(0.2)),
+                *(nn.Flatten(), nn.Linear(64 * 7 * 7, 128), nn.LeakyReLU(0.2), nn.Linear(128, 1)),
+            )
+
+        def forward(self, x: Tensor, y: Tensor) -> Tensor:
+            pixels = x.view(-1, 1, 28, 28)
+            said: Tensor = self.layers(torch.cat([pixels, y[:, :, None, None].expand_as(pixels)], dim=1))
+            return said
+
+    return Critic()
+
+
 def _trained(make: Callable[[], nn.Module], seed: int, size: Size) -> nn.Module:
     """Return a new network that has learned to tell the thickness."""
     import torch
 
     from deltauq.nn.engine import fit
 
-    digits = training_digits(size.images)
+    digits = training_digits(size.images, size.thickest)
     torch.manual_seed(seed)
     net = make()
     fit(net, digits.x, digits.y, recipe(size.forward, seed))

@@ -16,8 +16,8 @@ from deltauq.experiments.digit_runs import (
     classifier,
     forward_model,
     generator,
+    held_out_digits,
     thickness,
-    training_digits,
 )
 from deltauq.experiments.results import ResultLine
 from deltauq.experiments.runner import Cell, Experiment, Outcome
@@ -30,8 +30,8 @@ SIZES = {
         images=6000,
         restarts=20,
         steps=150,
-        generator={"epochs": 20, "lr": 1e-3},
-        forward={"epochs": 8, "lr": 1e-3},
+        generator={"epochs": 12, "lr": 1e-3, "schedule": "linear"},
+        forward={"epochs": 10, "lr": 3e-4, "schedule": "linear"},
         classifier={"epochs": 5, "lr": 1e-3},
     ),
     # 100 restarts: two times the paper's 50.
@@ -39,8 +39,9 @@ SIZES = {
         images=None,
         restarts=100,
         steps=1000,
-        generator={"epochs": 100, "lr": 1e-4},
-        forward={"epochs": 100, "lr": 1e-4},
+        generator={"epochs": 100, "lr": 2e-4, "schedule": "linear"},
+        # Longer or faster training tells digits of the range no better, and bends beyond it.
+        forward={"epochs": 20, "lr": 3e-5, "schedule": "linear"},
         classifier={"epochs": 10, "lr": 1e-3},
     ),
 }
@@ -83,6 +84,7 @@ def run(cell: Cell, profile: str) -> Outcome:
     }
     if "std" in found:
         metrics["predicted_std"] = found["std"][k].mean()
+        metrics["scale"] = float(found["scale"])
     return Outcome(metrics, {"digits": packed(found["x"][k, :N_PICTURES])} if seed == 0 else None)
 
 
@@ -111,10 +113,12 @@ def searched(method: str, seed: int, size: Size) -> dict[str, np.ndarray]:
 def _search(method: str, seed: int, size: Size) -> dict[str, np.ndarray]:
     import torch
 
-    from deltauq.inverse import search
+    from deltauq.inverse import scale_of, search
 
-    digits = training_digits(size.images)
     g, f = generator(seed, size), forward_model(method, seed, size)
+    digits = held_out_digits(size)
+    device = next(g.parameters()).device
+    scale = scale_of(f, digits.x.to(device), digits.y.to(device))
     started = time.perf_counter()
     found = search(
         g,
@@ -122,6 +126,8 @@ def _search(method: str, seed: int, size: Size) -> dict[str, np.ndarray]:
         TARGETS,
         n_restarts=size.restarts,
         n_steps=size.steps,
+        lr=size.rate,
+        scale=scale,
         y_mean=digits.mean,
         y_std=digits.std,
         seed=seed,
@@ -137,6 +143,7 @@ def _search(method: str, seed: int, size: Size) -> dict[str, np.ndarray]:
         "mean": found.mean.cpu().numpy(),
         "recognised": (confidence > CONFIDENT).view(x.shape[:2]).numpy(),
         "seconds": np.array(seconds),
+        "scale": np.array(scale),
     }
     return arrays if found.std is None else {**arrays, "std": found.std.cpu().numpy()}
 
@@ -183,7 +190,7 @@ def _as_ink(rows: Iterable[np.ndarray]) -> np.ndarray:
 
 EXPERIMENT = Experiment(
     "table4",
-    1,
+    2,
     "Digits of a thickness nobody has seen",
     cells,
     run,
@@ -244,7 +251,9 @@ EXPERIMENT = Experiment(
         "Generator and forward models have seen digits of thickness 200 at most. The paper does not say how "
         "its generator was trained; ours, of its layers, is the decoder of a variational autoencoder with a "
         "critic, and the same for all methods. Every method searches from the same starts. MC dropout: rate "
-        "0.1, ten masks; ensemble: three networks, the plain one among them; Δ-UQ: ten anchors. Nothing in a "
-        "search knows the thickness of what it makes: it is measured afterwards."
+        "0.1, ten masks; ensemble: three networks, the plain one among them; Δ-UQ: ten anchors. The standard "
+        "deviation that a method states is scaled by one number, so that on MNIST's test digits of the same "
+        "range it is as large as the error, on average. Nothing in a search knows the thickness of what it "
+        "makes: it is measured afterwards."
     ),
 )

@@ -5,8 +5,9 @@ try:
 except ImportError as error:
     raise ImportError("deltauq.inverse needs PyTorch: pip install 'deltauq[nn]'.") from error
 
+from deltauq.inverse.forward import scale_of
 from deltauq.inverse.generator import Generator
 from deltauq.inverse.search import Found, search
 from deltauq.inverse.training import fit_generator
 
-__all__ = ["Found", "Generator", "fit_generator", "search"]
+__all__ = ["Found", "Generator", "fit_generator", "scale_of", "search"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -28,6 +29,35 @@ def ask(f: Forward, x: Tensor) -> Said:
         return _one_number_a_row(outputs, len(x)), None
     found = posterior(x)
     return _one_number_a_row(found.mean, len(x)), _one_number_a_row(found.var, len(x))
+
+
+@torch.no_grad()
+def scale_of(f: Forward, x: Tensor, y: Tensor) -> float:
+    """Return how many of its standard deviations f is off, on average: mean |error| / mean deviation.
+
+    Parameters
+    ----------
+    f : model that speaks `Posterior`, or callable
+        1 for one without uncertainty.
+    x : tensor of shape (n, ...)
+        Inputs that f was not trained on.
+    y : tensor of shape (n,) or (n, 1)
+        Their targets, standardised as f's were.
+
+    Returns
+    -------
+    scale : float
+    """
+    if len(x) == 0 or y.numel() != len(x):
+        raise ValueError(f"one y is needed for each of at least one input, got {y.numel()} for {len(x)}.")
+    mean, var = ask(f, x)
+    if var is None:
+        return 1.0
+    # Not the mean of ratios: a few members agree by chance, and would decide it.
+    scale = float((mean - y.reshape(-1)).abs().mean() / var.sqrt().mean())
+    if not 0.0 < scale < math.inf:
+        raise ValueError(f"no scale fits: |error| over standard deviation is {scale} on these inputs.")
+    return scale
 
 
 def _posterior_of(f: Forward) -> Callable[[Tensor], Posterior] | None:

@@ -8,7 +8,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-OUTPUTS = ("linear", "sigmoid")
+OUTPUTS = ("linear", "sigmoid", "clipped")
+MARGIN = 0.05
+"""How far a clipped sigmoid reaches below 0 and above 1 before it is clipped."""
 
 
 class Generator(nn.Module):
@@ -21,8 +23,9 @@ class Generator(nn.Module):
     n_latent : int, default=100
         Latents, whose prior is uniform on [-1, 1].
     hidden : sequence of int, default=(128, 256, 512, 1024)
-    output : {"linear", "sigmoid"}
-        "sigmoid" for inputs in [0, 1], such as pixels.
+    output : {"linear", "sigmoid", "clipped"}
+        "sigmoid" for inputs in [0, 1]; "clipped" for those of which many are exactly 0 or 1, such as pixels:
+        a sigmoid that reaches a little beyond both and is clipped.
     """
 
     def __init__(
@@ -46,14 +49,21 @@ class Generator(nn.Module):
     def forward(self, y: Tensor, z: Tensor) -> Tensor:
         """Return inputs of shape (n, *shape) for standardised targets (n, 1) and latents (n, n_latent)."""
         outputs: Tensor = self.layers(torch.cat([y, z], dim=1))
-        if self.output == "sigmoid":
+        if self.output != "linear":
             outputs = outputs.sigmoid()
+        if self.output == "clipped":
+            outputs = _clipped((1.0 + 2.0 * MARGIN) * outputs - MARGIN)
         return outputs.unflatten(1, self.shape)
 
     @torch.no_grad()
     def sample(self, y: Tensor, seed: int = 0) -> Tensor:
         """Return inputs of shape (n, *shape) for standardised targets of shape (n, 1), latents at random."""
         return self(y, uniform(len(y), self.n_latent, seed).to(y))
+
+
+def _clipped(x: Tensor) -> Tensor:
+    """Return x clipped to [0, 1], with the slope of x: a value that is clipped wrongly can still learn."""
+    return x + (x.clamp(0.0, 1.0) - x).detach()
 
 
 def uniform(n: int, d: int, seed: int) -> Tensor:

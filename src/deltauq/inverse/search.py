@@ -62,15 +62,16 @@ def search(
     n_latent: int | None = None,
     y_mean: float = 0.0,
     y_std: float = 1.0,
+    scale: float = 1.0,
     seed: int = 0,
     progress: Callable[[int], None] | None = None,
 ) -> Found:
     """Find inputs g(y*, z) of which f says y*, and is sure of it.
 
-    Minimised over z is |f(g(y*, z)) − y*| / b + log b, where b is the standard deviation that f states, in
-    units of standardised y and at least 0.01: the likelihood of a Laplacian. A model without uncertainty
-    leaves the plain distance. All targets and restarts go together, by Adam; a step that leaves the prior's
-    support, the cube [−1, 1], is projected onto it.
+    Minimised over z is |f(g(y*, z)) − y*| / b + log b, where b is `scale` times the standard deviation that f
+    states, in units of standardised y and at least 0.01: the likelihood of a Laplacian. A model without
+    uncertainty leaves the plain distance. All targets and restarts go together, by Adam; a step that leaves
+    the prior's support, the cube [−1, 1], is projected onto it.
 
     Parameters
     ----------
@@ -86,10 +87,13 @@ def search(
         r, random starts for each target.
     n_steps : int, default=1000
     lr : float, default=0.02
+        Short steps stay near their start, where f is less easily fooled than far from it.
     n_latent : int, optional
         d; that of ``g.n_latent`` by default.
     y_mean, y_std : float
         What y was standardised with when g and f were trained.
+    scale : float, default=1
+        What f's uncertainty is multiplied with; `scale_of` finds it on data that f has not seen.
     seed : int, default=0
         Of the starts, which are the same for every target and every model.
     progress : callable, optional
@@ -100,7 +104,7 @@ def search(
     found : Found
     """
     goals = _check_targets(targets, y_mean, y_std)
-    d = _check_sizes(g, n_latent, n_restarts, n_steps, lr)
+    d = _check_sizes(g, n_latent, n_restarts, n_steps, lr, scale)
     device = _device_of(g)
     y = goals.to(device).repeat_interleave(n_restarts)[:, None]
     # Every target has the same starts: what is found for one does not depend on the others.
@@ -110,7 +114,7 @@ def search(
             if isinstance(model, nn.Module):
                 stack.enter_context(evaluating(model))
         _check_models(g, f, y, z)
-        z, loss, diverged = _descend(g, f, y, z, n_steps, lr, progress)
+        z, loss, diverged = _descend(g, f, y, z, n_steps, lr, scale, progress)
         with torch.no_grad():
             x = g(y, z)
             mean, var = ask(f, x)
@@ -131,21 +135,24 @@ def search(
     )
 
 
-def laplace_loss(said: Said, y: Tensor) -> Tensor:
+def laplace_loss(said: Said, y: Tensor, scale: float = 1.0) -> Tensor:
     """Return the loss of every row, of shape (n,): |mean − y| / b + log b, or the plain distance.
+
+    b is the scale times the standard deviation.
 
     Parameters
     ----------
     said : mean and variance of shape (n,), or mean and None
         Of standardised y.
     y : tensor of shape (n,)
+    scale : float, default=1
     """
     mean, var = said
     distance = (mean - y).abs()
     if var is None:
         return distance
     # The variance is bounded before the root, whose slope at zero is infinite.
-    v = 0.5 * var.clamp_min(FLOOR**2).log()
+    v = 0.5 * (scale**2 * var).clamp_min(FLOOR**2).log()
     return distance * (-v).exp() + v
 
 
@@ -156,6 +163,7 @@ def _descend(
     z: Tensor,
     n_steps: int,
     lr: float,
+    scale: float,
     progress: Callable[[int], None] | None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the best latents, their losses, and which rows met values that are not finite."""
@@ -165,7 +173,7 @@ def _descend(
     # Adam moves every coordinate by itself: rows do not know of each other.
     optimizer = torch.optim.Adam([z], lr=lr)
     for step in range(n_steps + 1):
-        losses = laplace_loss(ask(f, g(y, z)), y[:, 0])
+        losses = laplace_loss(ask(f, g(y, z)), y[:, 0], scale)
         with torch.no_grad():
             better = losses < least
             best, least = torch.where(better[:, None], z, best), torch.where(better, losses, least)
@@ -196,7 +204,7 @@ def _check_targets(targets: Sequence[float] | Tensor, y_mean: float, y_std: floa
     return (goals - y_mean) / y_std
 
 
-def _check_sizes(g: Any, n_latent: int | None, n_restarts: int, n_steps: int, lr: float) -> int:
+def _check_sizes(g: Any, n_latent: int | None, n_restarts: int, n_steps: int, lr: float, scale: float) -> int:
     """Return the size of the latent space."""
     d = getattr(g, "n_latent", None) if n_latent is None else n_latent
     if d is None:
@@ -204,8 +212,9 @@ def _check_sizes(g: Any, n_latent: int | None, n_restarts: int, n_steps: int, lr
     for name, value in (("n_latent", d), ("n_restarts", n_restarts), ("n_steps", n_steps)):
         if not (isinstance(value, int) and value >= 1):
             raise ValueError(f"{name} must be an integer of at least 1, got {value!r}.")
-    if not 0.0 < lr < math.inf:
-        raise ValueError(f"lr must be positive, got {lr}.")
+    for name, rate in (("lr", lr), ("scale", scale)):
+        if not 0.0 < rate < math.inf:
+            raise ValueError(f"{name} must be positive, got {rate}.")
     return d
 
 

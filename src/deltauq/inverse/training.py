@@ -27,6 +27,7 @@ def fit_generator(
     *,
     adversarial: float = 0.1,
     hidden: Sequence[int] = (512, 512),
+    critic: nn.Module | None = None,
     progress: Callable[[int, float], None] | None = None,
 ) -> History:
     """Train a generator in place, on a GPU where there is one.
@@ -40,7 +41,7 @@ def fit_generator(
     ----------
     g : Generator
     x : float tensor of shape (n, *g.shape)
-        In [0, 1] for a generator whose output is a sigmoid.
+        In [0, 1] for a generator whose output is not linear.
     y : float tensor of shape (n,) or (n, 1)
         Standardised targets.
     recipe : Recipe
@@ -49,6 +50,9 @@ def fit_generator(
         Weight of the critic's word beside the likelihood, for each value of an input; 0 for none.
     hidden : sequence of int, default=(512, 512)
         Of encoder and critic.
+    critic : Module, optional
+        ``critic(x, y)`` gives one number, of shape (n, 1), for inputs of shape (n, *g.shape) and targets of
+        shape (n, 1); it is trained in place. A perceptron by default.
     progress : callable, optional
         Told the number of finished epochs and the loss of the last one.
 
@@ -61,7 +65,7 @@ def fit_generator(
         raise ValueError(f"adversarial must not be negative, got {adversarial}.")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(recipe.seed)
-        pupil = _Pupil(g, hidden, adversarial)
+        pupil = _Pupil(g, hidden, adversarial, critic or _Critic(g, hidden))
     history = fit(pupil, x.flatten(1), y, recipe, _loss, progress=progress)
     if not math.isfinite(history.losses[-1]):
         raise FloatingPointError("the training of the generator diverged: take a smaller rate.")
@@ -78,14 +82,27 @@ def _check_data(g: Generator, x: Tensor, y: Tensor) -> Tensor:
         raise ValueError(f"y must hold one number for each of {len(x)} inputs, got {tuple(y.shape)}.")
     if not (x.isfinite().all() and y.isfinite().all()):
         raise ValueError("x and y must be finite.")
-    if g.output == "sigmoid" and not (x.min() >= 0.0 and x.max() <= 1.0):
-        raise ValueError("a generator whose output is a sigmoid makes inputs in [0, 1], but x is not.")
+    if g.output != "linear" and not (x.min() >= 0.0 and x.max() <= 1.0):
+        raise ValueError(f"a generator whose output is {g.output} makes inputs in [0, 1], but x is not.")
     return y.reshape(-1, 1)
 
 
 def _loss(net: nn.Module, batch: Batch) -> Tensor:
     loss: Tensor = net(batch.x, batch.y)
     return loss
+
+
+class _Critic(nn.Module):
+    """A perceptron that takes inputs and targets side by side."""
+
+    def __init__(self, g: Generator, hidden: Sequence[int]) -> None:
+        super().__init__()
+        self.layers = perceptron(math.prod(g.shape) + 1, hidden, 1)
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        """Return one number, of shape (n, 1), for inputs of shape (n, ...) and targets of shape (n, 1)."""
+        said: Tensor = self.layers(torch.cat([x.flatten(1), y], dim=1))
+        return said
 
 
 class _Pupil(nn.Module):
@@ -96,15 +113,16 @@ class _Pupil(nn.Module):
     g : Generator
     hidden : sequence of int
     adversarial : float
+    critic : Module
     """
 
-    def __init__(self, g: Generator, hidden: Sequence[int], adversarial: float) -> None:
+    def __init__(self, g: Generator, hidden: Sequence[int], adversarial: float, critic: nn.Module) -> None:
         super().__init__()
         n = math.prod(g.shape)
         # The likelihood is a sum over the values of an input, and outweighs one word on all of them.
         self.g, self.weight = g, adversarial * n
         self.encoder = perceptron(n + 1, hidden, 2 * g.n_latent)
-        self.critic = perceptron(n + 1, hidden, 1)
+        self.critic = critic
         # How exactly inputs are to be met again is learned, too: the noise around them.
         self.log_scale = nn.Parameter(torch.tensor(-1.0))
 
@@ -125,13 +143,13 @@ class _Pupil(nn.Module):
 
     def _game(self, x: Tensor, y: Tensor) -> Tensor:
         """Return the critic's loss and the generator's; neither moves the other's weights."""
-        fake = self.g(y, 2.0 * torch.rand(len(y), self.g.n_latent, device=y.device) - 1.0).flatten(1)
-        real = torch.cat([x, y], dim=1).requires_grad_(True)
-        said = self.critic(real)
+        fake = self.g(y, 2.0 * torch.rand(len(y), self.g.n_latent, device=y.device) - 1.0)
+        real = x.unflatten(1, self.g.shape).requires_grad_(True)
+        said = self.critic(real, y)
         (slope,) = torch.autograd.grad(said.sum(), real, create_graph=True)
-        told = self.critic(torch.cat([fake.detach(), y], dim=1))
+        told = self.critic(fake.detach(), y)
         critics = F.softplus(-said).mean() + F.softplus(told).mean()
-        critics = critics + SMOOTHNESS * slope.square().sum(1).mean()
+        critics = critics + SMOOTHNESS * slope.flatten(1).square().sum(1).mean()
         fixed = {name: weight.detach() for name, weight in self.critic.named_parameters()}
-        passed = functional_call(self.critic, fixed, (torch.cat([fake, y], dim=1),))
+        passed = functional_call(self.critic, fixed, (fake, y))
         return critics + self.weight * F.softplus(-passed).mean()
