@@ -233,6 +233,57 @@ def test_calibrate_is_a_factor_on_the_standard_deviation(bowl, kind):
     torch.testing.assert_close(scaled.variance, 9 * raw.variance)
 
 
+@pytest.mark.parametrize("pairing", ["shared", "random"])
+def test_a_refitted_layer_goes_through_the_points(bowl, pairing):
+    x, y = bowl
+    wide = partial(MLP, hidden=(200,), activation="tanh")
+    words = {"network": wide, "recipe": Recipe(epochs=5), "n_anchors": 5, "pairing": pairing}
+    rough, exact = (make(x, y, ridge=ridge, **words).fit() for ridge in (None, 1e-8))
+    assert (rough.posterior(x).mean - y).abs().max() > 0.1 * y.std()
+    assert (exact.posterior(x).mean - y).abs().max() < 0.01 * y.std()
+    away = exact.posterior(torch.rand(50, 1, 2, dtype=torch.float64)).variance.mean()
+    assert away > 100 * exact.posterior(x[:, None]).variance.mean()
+
+
+def test_random_features_are_not_trained(bowl):
+    words = {"features": "random", "ridge": 1e-6, "network": partial(MLP, hidden=(200,), activation="tanh")}
+    model = make(*bowl, n_anchors=5, **words)
+    drawn = model._new_net(model.networks[0], bowl[0]).module.layers
+    trained = model.fit().net.module.layers
+    assert torch.equal(trained[0].weight, drawn[0].weight)
+    assert not torch.equal(trained[2].weight, drawn[2].weight)
+    assert (model.posterior(bowl[0]).mean - bowl[1]).abs().max() < 0.01 * bowl[1].std()
+
+
+def test_points_left_out_say_how_large_the_deviations_are(bowl):
+    x, y = bowl
+    words = {"recipe": Recipe(epochs=5), "n_anchors": 5, "pairing": "shared", "ridge": 1e-4}
+    raw = make(x, torch.cat([y, x[:, :1]], -1), **words).fit()
+    scaled = make(x, torch.cat([y, x[:, :1]], -1), calibrate="left-out", **words).fit()
+    points = torch.rand(6, 1, 2, dtype=torch.float64)
+    assert scaled.factor.shape == (2,) and (scaled.factor > 0).all()
+    torch.testing.assert_close(scaled.posterior(points).mean, raw.posterior(points).mean)
+    expected = raw.posterior(points).variance * scaled.factor.square()
+    torch.testing.assert_close(scaled.posterior(points).variance, expected)
+
+
+def fourier(d, m, scale):
+    return MLP(d, m, (128,), activation="silu", n_frequencies=16, fourier_scale=scale)
+
+
+@pytest.mark.parametrize("frequency", [2.0, 40.0])
+def test_of_several_networks_the_one_that_predicts_points_left_out_is_kept(frequency):
+    x = torch.linspace(0, 1, 24, dtype=torch.float64)[:, None]
+    networks = [partial(fourier, scale=scale) for scale in (2.0, 40.0)]
+    words = {"network": networks, "ridge": 1e-6, "pairing": "shared", "n_anchors": 5, "input_transform": None}
+    model = make(x, (frequency * x).sin(), **words)
+    kept = model.fit().net.module.layers[0].frequencies.std().item()
+    assert kept == pytest.approx(frequency, rel=0.5)
+    between = torch.linspace(0.2, 0.8, 50, dtype=torch.float64)[:, None, None]
+    found = model.posterior(between).mean.squeeze()
+    assert (found - (frequency * between).sin().squeeze()).square().mean() < 0.1
+
+
 def test_together_needs_one_setting(bowl):
     x, y = bowl
     with pytest.raises(ValueError, match="differ in data and seed alone"):
@@ -278,6 +329,14 @@ def test_bad_input(bowl):
         ({"pairing": "twin"}, "pairing must be one of .*, got 'twin'"),
         ({"pairing": "shared", "encoding": "two-anchor"}, "encodings of one anchor, got 'two-anchor'"),
         ({"calibrate": 0.0}, "calibrate must be a positive number, got 0.0"),
+        ({"calibrate": "cv"}, "calibrate must be a positive number or \"left-out\", got 'cv'"),
+        ({"calibrate": "left-out"}, "leaving points out needs ridge"),
+        ({"network": [SMALL, SMALL]}, "leaving points out needs ridge"),
+        ({"network": []}, "there is no network to train"),
+        ({"features": "none"}, "features must be one of .*, got 'none'"),
+        ({"features": "random"}, "solved for: give ridge"),
+        ({"ridge": 1e-6, "encoding": "two-anchor"}, "ridge is for encodings of one anchor, got 'two-anchor'"),
+        ({"ridge": -1.0}, "ridge must be positive, got -1.0"),
         ({"posterior": "student"}, "posterior must be one of .*, got 'student'"),
         ({"input_transform": "whiten"}, "input_transform must be .* got 'whiten'"),
         ({"outcome_transform": "rank"}, "outcome_transform must be .* got 'rank'"),

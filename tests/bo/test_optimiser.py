@@ -53,6 +53,25 @@ def test_asking_again_without_telling_gives_the_same_points():
         optimiser.tell(points, [bowl_at(x) for x in points])
 
 
+def test_every_step_and_every_seed_train_a_network_of_their_own():
+    seeds = []
+
+    class Noting(AnchoredSurrogate):
+        def fit(self):
+            seeds.append(self.recipe.seed)
+            return super().fit()
+
+    for seed in (0, 1):
+        optimiser = Optimiser(
+            SQUARE, surrogate=partial(Noting, recipe=Recipe(epochs=2)), n_initial=3, seed=seed
+        )
+        points = optimiser.ask(3)
+        optimiser.tell(points, [bowl_at(x) for x in points])
+        np.testing.assert_array_equal(optimiser.ask(2)[:1], optimiser.ask(1))
+        optimiser.ask(1)
+    assert len(seeds) == 6 and len(set(seeds)) == 4, "two points each; the first is asked again"
+
+
 @pytest.mark.parametrize("surrogate", [GPSurrogate, SMALL, FOREST], ids=["gp", "anchored", "forest"])
 def test_points_asked_together_are_apart(surrogate):
     optimiser = Optimiser(SQUARE, surrogate=surrogate)

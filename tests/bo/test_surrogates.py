@@ -191,6 +191,20 @@ def test_dropout_together_learns_and_repeats(bowl):
         assert (one.posterior(x).mean - c * y).square().mean() < 0.3 * (c * y).var()
 
 
+@pytest.mark.parametrize("name", [*NETWORKS, "sklearn"])
+def test_another_seed_is_another_surrogate(bowl, name):
+    points = torch.rand(20, 1, 2, dtype=torch.float64)
+
+    def mean(*seeds):
+        model = SURROGATES[name](*bowl)
+        for seed in seeds:
+            model.reseed(seed)
+        return model.fit().posterior(points).mean
+
+    assert torch.equal(mean(1), mean(1))
+    assert not torch.equal(mean(1), mean(2)) and not torch.equal(mean(1), mean())
+
+
 def test_surrogates_of_two_kinds_are_not_trained_together(bowl):
     with pytest.raises(ValueError, match="differ in data and seed alone"):
         fit_together([SURROGATES["ensemble"](*bowl), SURROGATES["deup"](*bowl)])
@@ -200,7 +214,7 @@ def test_settings_of_the_paper(bowl):
     assert DropoutSurrogate(*bowl).baseline.rate == 0.3
     assert EnsembleSurrogate(*bowl).baseline.n_members == 3
     assert DEUPSurrogate(bowl[0][:3], bowl[1][:3]).baseline.n_folds == 3
-    network = AnchoredSurrogate(*bowl, **PAPER).network(2, 1)
+    network = AnchoredSurrogate(*bowl, **PAPER).networks[0](2, 1)
     assert network.config["hidden"] == [128, 128, 128] and network.config["activation"] == "relu"
 
 

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from deltauq.bo._history import History, HistoryFile, written
 from deltauq.bo._propose import Acquisition, InFloat64, are_new, find_largest, make_acquisition
+from deltauq.bo._surrogate import Surrogate
 from deltauq.bo.anchored import AnchoredSurrogate
 
 MakeSurrogate = Callable[[Tensor, Tensor], Model]
@@ -89,7 +90,7 @@ class Optimiser:
         self.acquisition = acquisition
         self._file = None if path is None else HistoryFile(path, self.bounds, self.seed)
         self._told: list[tuple[np.ndarray, float]] = [] if self._file is None else list(self._file.points)
-        self._fitted: tuple[Model, Tensor] | None = None
+        self._fitted: tuple[int, Model, Tensor] | None = None
 
     @property
     def history(self) -> History:
@@ -163,7 +164,7 @@ class Optimiser:
         if step < self.n_initial or self._n_values() < 2:
             return drawn
         with torch.random.fork_rng(devices=[]):
-            model, best_f = self._fit()
+            model, best_f = self._fit(step)
             torch.manual_seed(int(rng.integers(2**63)))
             made = make_acquisition(self.acquisition, model, best_f, self._on_cube(pending))
             # NaN comes last in this order, and there are two values at least.
@@ -181,24 +182,31 @@ class Optimiser:
             drawn = rng.uniform(low, high)
         return drawn
 
-    def _fit(self) -> tuple[Model, Tensor]:
+    def _fit(self, step: int) -> tuple[Model, Tensor]:
         """Return the surrogate of all points that were told, and the largest value it has seen.
 
-        It is kept until another point is told. What it draws from torch's generator is seeded for this step;
-        networks have a seed of their own, that of their recipe.
+        What it draws is seeded for this step. A network is trained anew for each of several points that are
+        asked at once, since points that one network takes for alike another may tell apart; other surrogates
+        are kept until a point is told.
         """
-        if self._fitted is None:
-            X, Y = training_data(self.history)
-            train_X, train_Y = self._on_cube(X), torch.as_tensor(Y)[:, None]
-            torch.manual_seed(int(np.random.default_rng([self.seed, len(self._told)]).integers(2**63)))
-            with warnings.catch_warnings():
-                if np.ptp(Y) == 0:  # the first values of an objective may well be equal
-                    warnings.simplefilter("ignore", InputDataWarning)
-                model = self.surrogate(train_X, train_Y)
-                if callable(fit := getattr(model, "fit", None)):
-                    fit()
-            self._fitted = model, train_Y.max()
-        return self._fitted
+        if self._fitted is not None:
+            of_step, model, best_f = self._fitted
+            if of_step == step or not isinstance(model, Surrogate):
+                return model, best_f
+        X, Y = training_data(self.history)
+        train_X, train_Y = self._on_cube(X), torch.as_tensor(Y)[:, None]
+        seeds = np.random.default_rng([self.seed, step]).integers(2**31, size=2)
+        torch.manual_seed(int(seeds[0]))
+        with warnings.catch_warnings():
+            if np.ptp(Y) == 0:  # the first values of an objective may well be equal
+                warnings.simplefilter("ignore", InputDataWarning)
+            model = self.surrogate(train_X, train_Y)
+            if isinstance(model, Surrogate):
+                model.reseed(int(seeds[1]))
+            if callable(fit := getattr(model, "fit", None)):
+                fit()
+        self._fitted = step, model, train_Y.max()
+        return model, train_Y.max()
 
     def _n_values(self) -> int:
         """Return the number of different points that have a value."""

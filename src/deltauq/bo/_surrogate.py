@@ -19,6 +19,7 @@ from sklearn.exceptions import NotFittedError
 from torch import Tensor, nn
 
 from deltauq.bo.posteriors import AnchorPosterior, as_gaussian
+from deltauq.nn.epochs import mix
 from deltauq.nn.recipe import Recipe
 from deltauq.nn.vectorised import fit_many
 
@@ -45,6 +46,8 @@ class Surrogate(Model):
     train_targets : tensor of shape (n, m)
         Both as they were given, whatever the transforms.
     """
+
+    recipe: Recipe | None = None
 
     def __init__(
         self,
@@ -79,6 +82,16 @@ class Surrogate(Model):
     def batch_shape(self) -> torch.Size:
         """Of the model, not of the points it is asked about: one model, so empty."""
         return torch.Size([])
+
+    def reseed(self, seed: int) -> Self:
+        """Have the next training depend on a further seed, beside that of the recipe.
+
+        A loop calls it with another one in every step, so that no two steps repeat the accidents of one
+        network.
+        """
+        if self.recipe is not None:
+            self.recipe = replace(self.recipe, seed=mix(self.recipe.seed, seed))
+        return self
 
     def fit(self) -> Self:
         """Train on the evaluated points, from the beginning."""

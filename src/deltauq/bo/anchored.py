@@ -6,12 +6,13 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from deltauq.bo._last_layer import refit
 from deltauq.bo._surrogate import SampledSurrogate, train_nets
 from deltauq.core import AnchorPrior, Encoding, get_encoding, get_prior
 from deltauq.nn import MLP, Anchored
@@ -38,6 +39,7 @@ DEFAULT_RECIPE = Recipe(epochs=300, lr=1e-2, schedule="cosine")
 """Long enough for the anchors to agree at the points that were evaluated."""
 
 PAIRINGS = ("shared", "random")
+FEATURES = ("trained", "random")
 
 PAPER: dict[str, Any] = {
     "network": PAPER_NETWORK,
@@ -61,9 +63,10 @@ class AnchoredSurrogate(SampledSurrogate):
     train_X : float tensor of shape (n, d)
         At least two points. The network has its dtype and device.
     train_Y : float tensor of shape (n, m)
-    network : callable
+    network : callable, or sequence of callables
         ``network(d, m)`` returns a new network; `deltauq.nn.MLP` is one. Without batch norm. By default one
-        layer behind Fourier features.
+        layer behind Fourier features. Of several, all are trained, and the one is kept to which points that
+        are left out come as the least surprise; they must be of one architecture, and need `ridge`.
     recipe : Recipe
         Its seed decides initial weights, pairs and anchors.
     n_anchors : int, default=10
@@ -80,9 +83,17 @@ class AnchoredSurrogate(SampledSurrogate):
     train_anchors : {"derangement", "reverse"}
         With random pairing: the other points in random order, or the batch in reverse order as in the paper.
     encoding : {"difference", "identity", "two-anchor"} or Encoding
-    calibrate : float, default=4
+    features : {"trained", "random"}
+        Whether the layers before the last are trained, or stay as they were drawn; then all training is to
+        solve for the last layer, of the recipe only the seed counts, and `ridge` is needed.
+    ridge : float or sequence of floats, optional
+        Replace the last linear layer by the solution of ridge regression on all points and anchors, after
+        the training if there is any. The penalty is relative to the mean square of what the layer sees; of
+        several, points left out decide.
+    calibrate : float or "left-out", default=4
         Factor on the deviations of the K functions from their mean, and so on σ: the spread over anchors
-        ranks errors, but is smaller than they are.
+        ranks errors, but is smaller than they are. "left-out" measures it, for each output, at points left
+        out of the ridge regression.
     posterior : {"ensemble", "gaussian"}
         How it answers: the K functions themselves (BoTorch's variance then divides by K - 1), or the Gaussian
         of their mean and their variance (1/K), the paper's way and that of analytic acquisition functions.
@@ -95,6 +106,8 @@ class AnchoredSurrogate(SampledSurrogate):
     ----------
     net : Anchored
         After `fit`.
+    factor : tensor of shape (m,)
+        What the deviations are multiplied with, after `fit`.
 
     Examples
     --------
@@ -113,13 +126,15 @@ class AnchoredSurrogate(SampledSurrogate):
     """
 
     net: Anchored
+    factor: Tensor
+    recipe: Recipe
 
     def __init__(
         self,
         train_X: Tensor,
         train_Y: Tensor,
         *,
-        network: MakeNetwork = fourier_network,
+        network: MakeNetwork | Sequence[MakeNetwork] = fourier_network,
         recipe: Recipe = DEFAULT_RECIPE,
         n_anchors: int = 10,
         anchors: str | Tensor | AnchorPrior = "data",
@@ -127,23 +142,29 @@ class AnchoredSurrogate(SampledSurrogate):
         n_train_anchors: int = 1,
         train_anchors: str = "derangement",
         encoding: str | Encoding = "difference",
-        calibrate: float = 4.0,
+        features: str = "trained",
+        ridge: float | Sequence[float] | None = None,
+        calibrate: float | Literal["left-out"] = 4.0,
         input_transform: Any = "range",
         **words: Any,
     ) -> None:
         super().__init__(train_X, train_Y, input_transform=input_transform, **words)
-        require_maker(network)
+        networks = tuple(network) if isinstance(network, Sequence) else (network,)
+        for make in networks:
+            require_maker(make)
         if n_anchors < 2:
             raise ValueError(f"n_anchors must be at least 2, got {n_anchors}.")
         if pairing not in PAIRINGS:
             raise ValueError(f"pairing must be one of {list(PAIRINGS)}, got {pairing!r}.")
         if pairing == "shared" and get_encoding(encoding).n_anchors != 1:
             raise ValueError(f"shared pairing is for encodings of one anchor, got {encoding!r}.")
+        if ridge is not None and get_encoding(encoding).n_anchors != 1:
+            raise ValueError(f"ridge is for encodings of one anchor, got {encoding!r}.")
         if n_train_anchors < 1:
             raise ValueError(f"n_train_anchors must be at least 1, got {n_train_anchors}.")
-        if not 0.0 < calibrate < math.inf:
-            raise ValueError(f"calibrate must be a positive number, got {calibrate}.")
-        self.network = network
+        ridges = tuple(ridge) if isinstance(ridge, Sequence) else () if ridge is None else (ridge,)
+        _check_closed_form(len(networks), features, ridges, calibrate)
+        self.networks = networks
         self.recipe = recipe
         self.n_anchors = n_anchors
         self.anchors = anchors
@@ -151,7 +172,10 @@ class AnchoredSurrogate(SampledSurrogate):
         self.n_train_anchors = n_train_anchors
         self.train_anchors = train_anchors
         self.encoding = encoding
+        self.features = features
+        self.ridges = ridges
         self.calibrate = calibrate
+        self.register_buffer("factor", torch.ones(self.num_outputs).to(train_X))
 
     def _train(self, x: Tensor, y: Tensor) -> None:
         self._train_together([self], [x], [y])
@@ -159,24 +183,50 @@ class AnchoredSurrogate(SampledSurrogate):
     @classmethod
     def _train_together(cls, surrogates: Sequence[Any], xs: Sequence[Tensor], ys: Sequence[Tensor]) -> None:
         first = surrogates[0]
-        for surrogate, x in zip(surrogates, xs, strict=True):
-            surrogate.net = surrogate._new_net(x)
-            surrogate._set_anchors(x)
-        nets = [surrogate.net for surrogate in surrogates]
-        seeds = [surrogate.recipe.seed for surrogate in surrogates]
-        if first.pairing == "random":
-            train_nets(nets, xs, ys, first.recipe, seeds, times=first.n_train_anchors)
+        nets = [
+            surrogate._new_net(network, x)
+            for surrogate, x in zip(surrogates, xs, strict=True)
+            for network in surrogate.networks
+        ]
+        c = len(first.networks)
+        xs, ys = ([t for t in tensors for _ in range(c)] for tensors in (xs, ys))
+        seeds = [surrogate.recipe.seed for surrogate in surrogates for _ in range(c)]
+        if first.features == "trained":
+            first._train_nets(nets, xs, ys, seeds)
+        for j, surrogate in enumerate(surrogates):
+            surrogate._keep(nets[c * j : c * (j + 1)], xs[c * j], ys[c * j])
+
+    def _train_nets(
+        self, nets: Sequence[Anchored], xs: Sequence[Tensor], ys: Sequence[Tensor], seeds: Sequence[int]
+    ) -> None:
+        """Train networks at once, each on its points of shape (n, d) and values of shape (n, m)."""
+        if self.pairing == "random":
+            train_nets(nets, xs, ys, self.recipe, seeds, times=self.n_train_anchors)
             return
-        pairs = [_all_pairs(x, net.anchors) for x, net in zip(xs, nets, strict=True)]
         k = len(nets[0].anchors)
-        recipe = replace(first.recipe, batch_size=k * first.recipe.batch_size)
+        pairs = [_all_pairs(x, net.anchors) for x, net in zip(xs, nets, strict=True)]
+        recipe = replace(self.recipe, batch_size=k * self.recipe.batch_size)
         train_nets([_OfPairs(net) for net in nets], pairs, [y.repeat(k, 1) for y in ys], recipe, seeds)
+
+    def _keep(self, nets: Sequence[Anchored], x: Tensor, y: Tensor) -> None:
+        """Keep one of the trained networks, and say what its deviations are multiplied with."""
+        self.net = nets[0]
+        if self.calibrate != "left-out":
+            self.factor.fill_(self.calibrate)
+        if not self.ridges:
+            return
+        left_out = [refit(_OfPairs(net), _all_pairs(x, net.anchors), y, self.ridges) for net in nets]
+        best = min(range(len(nets)), key=lambda k: left_out[k].surprise)
+        self.net = nets[best]
+        if self.calibrate == "left-out":
+            self.factor.copy_(left_out[best].factor)
 
     def _setting(self) -> tuple[Any, ...]:
         recipe = replace(self.recipe, seed=0)
         return (
             *super()._setting(),
-            self.network,
+            self.networks,
+            self.features,
             recipe,
             self.n_anchors,
             self.pairing,
@@ -188,18 +238,15 @@ class AnchoredSurrogate(SampledSurrogate):
     def _values(self, x: Tensor) -> Tensor:
         values: Any = self.net.posterior(x, keep_samples=True).samples
         mean = values.mean(0)
-        return mean + self.calibrate * (values - mean)
+        return mean + self.factor * (values - mean)
 
-    def _new_net(self, x: Tensor) -> Anchored:
-        """Return the untrained network; the random state outside stays."""
+    def _new_net(self, network: MakeNetwork, x: Tensor) -> Anchored:
+        """Return an untrained network with its K anchors; the random state outside stays."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.recipe.seed)
-            network = self.network(x.shape[1], self.num_outputs)
-            net = Anchored(network, self.n_anchors, encoding=self.encoding, train_anchors=self.train_anchors)
-        return net.to(x)
-
-    def _set_anchors(self, x: Tensor) -> None:
-        """Give the network its K anchors, given all transformed points."""
+            made = network(x.shape[1], self.num_outputs)
+            net = Anchored(made, self.n_anchors, encoding=self.encoding, train_anchors=self.train_anchors)
+        net = net.to(x)
         anchors = self.anchors
         if isinstance(anchors, Tensor):
             anchors = self.transform_inputs(anchors.to(x))
@@ -207,7 +254,28 @@ class AnchoredSurrogate(SampledSurrogate):
         support = prior.support(x)
         k = self.n_anchors if support is None else min(self.n_anchors, support)
         drawn = prior.draw(x, k, np.random.default_rng(self.recipe.seed))
-        self.net.set_anchors(drawn, k)
+        net.set_anchors(drawn, k)
+        return net
+
+
+def _check_closed_form(n_networks: int, features: str, ridges: Sequence[float], calibrate: Any) -> None:
+    """Refuse what cannot be had of a last layer, or not without solving for it."""
+    if n_networks < 1:
+        raise ValueError("there is no network to train.")
+    if features not in FEATURES:
+        raise ValueError(f"features must be one of {list(FEATURES)}, got {features!r}.")
+    for ridge in ridges:
+        if not 0.0 < ridge < math.inf:
+            raise ValueError(f"ridge must be positive, got {ridge}.")
+    if isinstance(calibrate, str):
+        if calibrate != "left-out":
+            raise ValueError(f'calibrate must be a positive number or "left-out", got {calibrate!r}.')
+    elif not 0.0 < calibrate < math.inf:
+        raise ValueError(f"calibrate must be a positive number, got {calibrate}.")
+    if not ridges and features == "random":
+        raise ValueError("with random features the last layer is solved for: give ridge.")
+    if not ridges and (n_networks > 1 or calibrate == "left-out"):
+        raise ValueError("leaving points out needs ridge, which has closed forms for it.")
 
 
 def require_maker(network: Any) -> None:

@@ -55,6 +55,8 @@ class DropoutSurrogate(_OfBaseline):
         See `Surrogate`.
     """
 
+    recipe: Recipe
+
     def __init__(
         self,
         train_X: Tensor,
@@ -69,6 +71,12 @@ class DropoutSurrogate(_OfBaseline):
         super().__init__(train_X, train_Y, **words)
         self.network, self.recipe = network, recipe
         self.baseline = MCDropout(maker(network, train_X, train_Y), rate, n_samples, seed=recipe.seed)
+
+    def reseed(self, seed: int) -> Self:
+        """Have training and masks depend on a further seed."""
+        super().reseed(seed)
+        self.baseline.seed = self.recipe.seed
+        return self
 
     def _train(self, x: Tensor, y: Tensor) -> None:
         self.baseline.fit(x, y, self.recipe)
@@ -102,6 +110,8 @@ class EnsembleSurrogate(_OfBaseline):
     input_transform, outcome_transform : transform, word or None
         See `Surrogate`.
     """
+
+    recipe: Recipe
 
     def __init__(
         self,
@@ -152,6 +162,8 @@ class DEUPSurrogate(Surrogate):
     input_transform, outcome_transform : transform, word or None
         See `Surrogate`.
     """
+
+    recipe: Recipe
 
     def __init__(
         self,

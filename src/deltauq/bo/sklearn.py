@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -47,6 +47,11 @@ class SklearnSurrogate(SampledSurrogate):
         if regressor is not None and not isinstance(regressor, AnchoredRegressor):
             raise TypeError(f"regressor must be an AnchoredRegressor, got {type(regressor).__name__}.")
         self.regressor = AnchoredRegressor(random_state=0) if regressor is None else regressor
+
+    def reseed(self, seed: int) -> Self:
+        """Have the regressor be fitted with a seed instead of its own."""
+        self.regressor = clone(self.regressor).set_params(random_state=seed)
+        return self
 
     def _train(self, x: Tensor, y: Tensor) -> None:
         target = y.squeeze(1) if self.num_outputs == 1 else y
