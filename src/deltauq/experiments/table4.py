@@ -39,7 +39,8 @@ SIZES = {
         images=None,
         restarts=100,
         steps=1000,
-        generator={"epochs": 100, "lr": 2e-4, "schedule": "linear"},
+        generator={"epochs": 40, "lr": 2e-4, "schedule": "linear"},
+        critic="convolutional",
         # Longer or faster training tells digits of the range no better, and bends beyond it.
         forward={"epochs": 20, "lr": 3e-5, "schedule": "linear"},
         classifier={"epochs": 10, "lr": 1e-3},
