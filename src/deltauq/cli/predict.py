@@ -6,10 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from deltauq.cli.complaints import check_writable, complaint_about, told_in_one_line
+from deltauq.cli.backend import Backend, backend_options, chosen_run
+from deltauq.cli.complaints import BadInput, check_writable, complaint_about, told_in_one_line
 from deltauq.cli.progress import counting_bar
 
 if TYPE_CHECKING:
+    from deltauq.scale.running import Run
     from deltauq.tables import Predicted
 
 
@@ -17,11 +19,19 @@ def register(app: Any) -> None:
     """Add the command to the app."""
     import typer
 
+    where, at = backend_options()
+
     @app.command()
     def predict(
         model: Annotated[Path, typer.Argument(help="A model folder that `deltauq fit` wrote.")],
-        file: Annotated[Path, typer.Argument(help="A table: CSV (also .gz), Parquet or Arrow.")],
-        out: Annotated[Path, typer.Option("--out", "-o", help="The file to write, of these formats too.")],
+        file: Annotated[
+            str,
+            typer.Argument(help="A table: CSV (also .gz), Parquet or Arrow; on Ray also a URL or a pattern."),
+        ],
+        out: Annotated[
+            str,
+            typer.Option("--out", "-o", help="The file to write, of these formats too; on Ray a folder."),
+        ],
         keep: Annotated[
             list[str] | None, typer.Option(help="A column of the table to keep; may be given repeatedly.")
         ] = None,
@@ -34,19 +44,26 @@ def register(app: Any) -> None:
         trust: Annotated[
             list[str] | None, typer.Option(help="A type of your own that the model may hold, by full name.")
         ] = None,
+        backend: Annotated[Backend, where] = Backend.local,
+        address: Annotated[str | None, at] = None,
         as_json: Annotated[bool, typer.Option("--json", help="Print the counts as JSON.")] = False,
     ) -> None:
         """Predict the rows of a table: prediction, std, interval and risk, or probabilities and set."""
         words = {"keep": keep or [], "coverage": coverage, "strict": strict}
-        done = run_predict(model, file, out, words, trust or [])
+        run = chosen_run(backend, address)
+        if run is None:
+            done = run_predict(model, Path(file), Path(out), words, trust or [])
+        else:
+            done = run_predict_parts(model, file, out, words, trust or [], run)
+        place = out if "://" in out else str(Path(out).resolve())
         if as_json:
-            print(json.dumps({**vars(done), "out": str(out.resolve())}))
+            print(json.dumps({**vars(done), "out": place}))
             return
         for note in done.notes:
             print(note)
         levels = ", ".join(f"{level} {count:,}" for level, count in done.risk.items())
         print(f"{done.rows:,} rows{f'; risk: {levels}' if levels else ''}.")
-        print(f"Predictions: {out.resolve()}")
+        print(f"Predictions: {place}")
 
 
 def run_predict(model: Path, file: Path, out: Path, words: dict[str, Any], trust: list[str]) -> "Predicted":
@@ -76,3 +93,37 @@ def run_predict(model: Path, file: Path, out: Path, words: dict[str, Any], trust
             loaded = load(model, trust)
         done = predict_file(loaded, file, out, progress=tick, **words)
     return replace(done, notes=[*(str(warning.message) for warning in warned), *done.notes])
+
+
+def run_predict_parts(
+    model: Path, source: str, out: str, words: dict[str, Any], trust: list[str], run: "Run"
+) -> "Predicted":
+    """Predict many files into a folder, with a progress bar.
+
+    Parameters
+    ----------
+    model : Path
+        The model folder.
+    source, out : str
+        Paths or URLs.
+    words : dict
+        Further arguments for `deltauq.scale.predict_parts`.
+    trust : list of str
+        Further types that the model may hold.
+    run : callable
+        Where parts are run.
+
+    Returns
+    -------
+    predicted : Predicted
+    """
+    from deltauq.scale import ClusterError, predict_parts
+
+    with told_in_one_line(), complaint_about(Path(out)), counting_bar("rows") as tick:
+        try:
+            with warnings.catch_warnings(record=True) as warned:
+                done = predict_parts(model, source, out, trust=trust, run=run, progress=tick, **words)
+        except ClusterError as error:
+            raise BadInput(str(error)) from error
+    notes = (str(warning.message) for warning in warned if warning.category is UserWarning)
+    return replace(done, notes=[*notes, *done.notes])

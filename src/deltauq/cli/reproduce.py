@@ -4,8 +4,9 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+from deltauq.cli.backend import Backend, backend_options, chosen_run
 from deltauq.cli.complaints import BadInput, complaint_about
 from deltauq.cli.folders import use_data
 from deltauq.cli.progress import progress_bar
@@ -14,10 +15,15 @@ from deltauq.data.files import CorruptFileError, DataUnavailableError
 from deltauq.experiments import Experiment, ResultStore, get_experiment, run_experiment
 from deltauq.experiments.summary import take_account
 
+if TYPE_CHECKING:
+    from deltauq.scale.running import Run
+
 
 def register(app: Any) -> None:
     """Add the command to the app."""
     import typer
+
+    where, at = backend_options()
 
     @app.command()
     def reproduce(
@@ -28,14 +34,18 @@ def register(app: Any) -> None:
         jobs: Annotated[int, typer.Option(min=1, help="Processes.")] = 1,
         out: Annotated[Path, typer.Option(help="The folder of the result lines.")] = Path("results"),
         data: Annotated[Path | None, typer.Option(help="The folder of data sets.")] = None,
+        backend: Annotated[Backend, where] = Backend.local,
+        address: Annotated[str | None, at] = None,
     ) -> None:
         """Compute what is missing of a table or figure, and show it beside the paper's."""
         check_names([name])
         use_data(data)
-        run_reproduce(get_experiment(name), profile.value, jobs, out)
+        run_reproduce(get_experiment(name), profile.value, jobs, out, chosen_run(backend, address, jobs))
 
 
-def run_reproduce(experiment: Experiment, profile: str, jobs: int, out: Path) -> None:
+def run_reproduce(
+    experiment: Experiment, profile: str, jobs: int, out: Path, run: "Run | None" = None
+) -> None:
     """Run the cells that have no valid line yet, then print the experiment's tables.
 
     Parameters
@@ -46,17 +56,20 @@ def run_reproduce(experiment: Experiment, profile: str, jobs: int, out: Path) ->
         Processes.
     out : Path
         The folder of the result lines.
+    run : callable, optional
+        Where cells are run, instead of by processes of this machine.
     """
     from rich.console import Console
 
     from deltauq.experiments.showing import show
+    from deltauq.scale import ClusterError
 
     store = ResultStore(out / f"{experiment.name}.jsonl")
     try:
         with complaint_about(out):
             out.mkdir(parents=True, exist_ok=True)
-        _run_cells(experiment, store, profile, jobs)
-    except (DataUnavailableError, CorruptFileError, ImportError, OSError) as error:
+        _run_cells(experiment, store, profile, jobs, run)
+    except (DataUnavailableError, CorruptFileError, ClusterError, ImportError, OSError) as error:
         raise BadInput(str(error)) from error
     except KeyboardInterrupt:
         total = len(experiment.cells(profile))
@@ -71,11 +84,13 @@ def run_reproduce(experiment: Experiment, profile: str, jobs: int, out: Path) ->
     print(f"Lines: {store.path.resolve()}")
 
 
-def _run_cells(experiment: Experiment, store: ResultStore, profile: str, jobs: int) -> None:
+def _run_cells(
+    experiment: Experiment, store: ResultStore, profile: str, jobs: int, run: "Run | None"
+) -> None:
     total = len(experiment.cells(profile))
     done = total - len(experiment.pending(store, profile))
     with _progress(total, done) as progress:
-        for line in run_experiment(experiment, store, profile, jobs):
+        for line in run_experiment(experiment, store, profile, jobs, run=run):
             progress(" ".join(str(value) for value in line.cell.values()))
 
 

@@ -10,13 +10,17 @@ import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from joblib import Parallel, delayed, parallel_config
 
 from deltauq.experiments.results import ResultLine, ResultStore, cell_key
 from deltauq.report import Figure, TableView
+
+if TYPE_CHECKING:
+    from deltauq.scale.running import Run
 
 PROFILES = ("quick", "paper")
 LIBRARIES = ("deltauq", "numpy", "scipy", "scikit-learn", "torch", "numba")
@@ -85,6 +89,7 @@ def run_experiment(
     profile: str = "quick",
     n_jobs: int = 1,
     only: Mapping[str, str] | None = None,
+    run: Run | None = None,
 ) -> Iterator[ResultLine]:
     """Run what is missing and yield each line as it is written.
 
@@ -99,6 +104,8 @@ def run_experiment(
         Processes.
     only : mapping of str to str, optional
         Run no other cells than those with these values, written as text.
+    run : callable, optional
+        Where cells are run, instead of by processes of this machine: such as `deltauq.scale.run_on_ray`.
 
     Yields
     ------
@@ -107,7 +114,7 @@ def run_experiment(
     provenance = _provenance()
     wanted = chosen(experiment.cells(profile), only)
     cells = [cell for cell in experiment.pending(store, profile) if cell in wanted]
-    for cell, outcome, seconds in _compute(experiment, cells, profile, n_jobs):
+    for cell, outcome, seconds, hardware in _compute(experiment, cells, profile, n_jobs, run):
         line = ResultLine(
             experiment=experiment.name,
             version=experiment.version,
@@ -116,6 +123,7 @@ def run_experiment(
             metrics={name: float(value) for name, value in outcome.metrics.items()},
             seconds=round(seconds, 3),
             details=outcome.details or {},
+            hardware=hardware,
             **provenance,
         )
         store.append(line)
@@ -135,8 +143,10 @@ def chosen(cells: list[Cell], only: Mapping[str, str] | None) -> list[Cell]:
 
 
 def _compute(
-    experiment: Experiment, cells: list[Cell], profile: str, n_jobs: int
-) -> Iterable[tuple[Cell, Outcome, float]]:
+    experiment: Experiment, cells: list[Cell], profile: str, n_jobs: int, run: Run | None
+) -> Iterable[tuple[Cell, Outcome, float, str]]:
+    if run is not None:
+        return (timed for _, timed in run(partial(_timed, experiment, profile=profile), cells))
     if n_jobs == 1:
         return (_timed(experiment, cell, profile) for cell in cells)
     # Ctrl-C reaches the workers as well; the parent ends them, and they have nothing to say.
@@ -149,21 +159,22 @@ def _ignore_interrupts() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def _timed(experiment: Experiment, cell: Cell, profile: str) -> tuple[Cell, Outcome, float]:
+def _timed(experiment: Experiment, cell: Cell, profile: str) -> tuple[Cell, Outcome, float, str]:
+    """Return a cell, what it gives, its seconds, and what it was computed on: not always this machine."""
     start = time.perf_counter()
     outcome = experiment.run(cell, profile)
-    return cell, outcome, time.perf_counter() - start
+    return cell, outcome, time.perf_counter() - start, _hardware()
 
 
 def _provenance() -> dict[str, Any]:
-    """Return what made the figures: versions, commit, hardware."""
+    """Return what made the figures: versions and commit."""
     versions = {"python": platform.python_version()}
     for name in LIBRARIES:
         try:
             versions[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             continue
-    return {"versions": versions, "commit": _commit(), "hardware": _hardware()}
+    return {"versions": versions, "commit": _commit()}
 
 
 def _commit() -> str | None:
@@ -196,6 +207,7 @@ def _said_by(*command: str) -> str | None:
     return answer.stdout.strip() or None
 
 
+@lru_cache(maxsize=1)
 def _hardware() -> str:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     gpus = _said_by("nvidia-smi", "--query-gpu=name", "--format=csv,noheader")

@@ -44,6 +44,8 @@ class TableStream:
         Whether numbers in text may have decimal commas.
     n_rows : int or None
         Where the file says so.
+    first_row : int
+        Rows of the file before these.
     """
 
     names: list[str]
@@ -51,6 +53,7 @@ class TableStream:
     batches: Iterator[pa.RecordBatch]
     commas: bool
     n_rows: int | None
+    first_row: int = 0
 
 
 def read_frame(source: Any) -> tuple[pd.DataFrame, list[str]]:
@@ -96,21 +99,63 @@ def open_table(path: str | PathLike[str], batch_rows: int = 65_536) -> Iterator[
         raise TableError(f"{path} does not exist.")
     if path.is_dir():
         raise TableError(f"{path} is a folder.")
-    pa = require_pyarrow()
+    require_pyarrow()
     with ExitStack() as stack:
-        with _complaints_of(path):
+        with complaints_of(path):
             own, batches, commas, n_rows = stack.enter_context(_opened(path, batch_rows))
-        kept = [k for k, name in enumerate(own) if not name.startswith(PANDAS_INDEX)]
-        names, shared = distinct_names([own[k] for k in kept])
+        names, shared, renamed = _renamed(path, own, batches, batch_rows)
+        yield TableStream(names, shared, renamed, commas, n_rows)
 
-        def renamed() -> Iterator[Any]:
-            with _complaints_of(path):
-                for batch in batches:
-                    batch = pa.RecordBatch.from_arrays([batch.column(k) for k in kept], names=names)
-                    for start in range(0, batch.num_rows, batch_rows):
-                        yield batch.slice(start, batch_rows)
 
-        yield TableStream(names, shared, renamed(), commas, n_rows)
+@contextmanager
+def open_row_group(
+    path: str | PathLike[str], file: Any, number: int, batch_rows: int = 65_536
+) -> Iterator[TableStream]:
+    """Open one row group of a Parquet file to be read in batches.
+
+    Parameters
+    ----------
+    path : path
+        For complaints.
+    file : path or file object
+        What is read: an open file may lie anywhere.
+    number : int
+        Of the row group, from 0.
+    batch_rows : int
+        The most rows of a batch.
+    """
+    with ExitStack() as stack:
+        with complaints_of(path):
+            parquet_file = stack.enter_context(open_parquet(file))
+            sizes = [parquet_file.metadata.row_group(k).num_rows for k in range(number + 1)]
+            batches = parquet_file.iter_batches(batch_size=batch_rows, row_groups=[number])
+        names, shared, renamed = _renamed(path, parquet_file.schema_arrow.names, batches, batch_rows)
+        yield TableStream(names, shared, renamed, False, sizes[number], sum(sizes[:number]))
+
+
+def open_parquet(file: Any) -> Any:
+    """Open a Parquet file without keeping what was read."""
+    from pyarrow import parquet
+
+    return parquet.ParquetFile(file, pre_buffer=False, buffer_size=1 << 20)
+
+
+def _renamed(
+    path: str | PathLike[str], own: list[str], batches: Iterator[Any], batch_rows: int
+) -> tuple[list[str], list[str], Iterator[Any]]:
+    """Return the names of the columns, those that were shared, and the batches under these names."""
+    pa = require_pyarrow()
+    kept = [k for k, name in enumerate(own) if not name.startswith(PANDAS_INDEX)]
+    names, shared = distinct_names([own[k] for k in kept])
+
+    def renamed() -> Iterator[Any]:
+        with complaints_of(path):
+            for batch in batches:
+                batch = pa.RecordBatch.from_arrays([batch.column(k) for k in kept], names=names)
+                for start in range(0, batch.num_rows, batch_rows):
+                    yield batch.slice(start, batch_rows)
+
+    return names, shared, renamed()
 
 
 def distinct_names(names: list[str]) -> tuple[list[str], list[str]]:
@@ -128,7 +173,8 @@ def distinct_names(names: list[str]) -> tuple[list[str], list[str]]:
 
 
 @contextmanager
-def _complaints_of(path: Path) -> Iterator[None]:
+def complaints_of(path: str | PathLike[str]) -> Iterator[None]:
+    """Turn what a reader says of a damaged file into a `TableError`."""
     try:
         yield
     except TableError:
@@ -143,9 +189,7 @@ def _opened(path: Path, batch_rows: int) -> Iterator[tuple[list[str], Iterator[A
     """Yield names, batches, whether decimal commas may be, and the number of rows where it is known."""
     suffix = path.suffix.lower()
     if suffix in PARQUET:
-        from pyarrow import parquet
-
-        with parquet.ParquetFile(path, pre_buffer=False, buffer_size=1 << 20) as file:
+        with open_parquet(path) as file:
             rows = file.metadata.num_rows
             yield file.schema_arrow.names, file.iter_batches(batch_size=batch_rows), False, rows
     elif suffix in ARROW:

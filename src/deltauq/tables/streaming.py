@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,6 +41,56 @@ class Predicted:
     rows: int
     risk: dict[str, int]
     notes: list[str]
+
+
+@dataclass
+class Tally:
+    """Counts what is told at the end, of a whole table or of parts of it.
+
+    Attributes
+    ----------
+    rows : int
+    risk : Counter
+        Rows of each level of risk.
+    new : Counter
+        By column, rows with words that training has not met.
+    first : dict
+        By column, the first of these words.
+    ignored : list of str
+        Columns that the model was not trained on.
+    """
+
+    rows: int = 0
+    risk: Counter[str] = field(default_factory=Counter)
+    new: Counter[str] = field(default_factory=Counter)
+    first: dict[str, str] = field(default_factory=dict)
+    ignored: list[str] = field(default_factory=list)
+
+    def add(self, other: Tally) -> None:
+        """Add what was counted of rows that follow these."""
+        self.rows += other.rows
+        self.risk.update(other.risk)
+        self.new.update(other.new)
+        self.first = {**other.first, **self.first}
+        self.ignored = list(dict.fromkeys([*self.ignored, *other.ignored]))
+
+    def plain(self) -> dict[str, Any]:
+        """Return the counts as JSON can say them."""
+        return dict(vars(self))
+
+    @classmethod
+    def read(cls, plain: dict[str, Any]) -> Tally:
+        """Return what `plain` gave."""
+        return cls(**{**plain, "risk": Counter(plain["risk"]), "new": Counter(plain["new"])})
+
+    def predicted(self, model: TableModel) -> Predicted:
+        """Return what is told of these rows."""
+        risk = {level: self.risk[level] for level in LEVELS} if model.risk is not None else {}
+        words = [
+            f'{count:,} rows have words in "{name}" that training has not met, such as "{self.first[name]}".'
+            for name, count in self.new.items()
+        ]
+        return Predicted(self.rows, risk, _ignored_note(self.ignored) + words)
 
 
 def predict_file(
@@ -79,28 +129,66 @@ def predict_file(
     """
     source, out = Path(source), Path(out)
     coverage = model.coverage if coverage is None else coverage
-    _check_coverage(model, coverage)
+    check_coverage(model, coverage)
     check_output(out)
     if out.exists() and source.exists() and out.samefile(source):
         raise TableError(f"{out} is the table itself: name another output.")
+    with open_table(source, batch_rows) as stream:
+        tally = predict_stream(
+            model, stream, source, out, keep=keep, coverage=coverage, strict=strict, progress=progress
+        )
+    return tally.predicted(model)
+
+
+def predict_stream(
+    model: TableModel,
+    stream: TableStream,
+    source: str | PathLike[str],
+    out: Path,
+    *,
+    keep: Sequence[str],
+    coverage: float,
+    strict: bool,
+    progress: Callable[[int, int | None], None] | None = None,
+    footer: Callable[[Tally], dict[str, str]] | None = None,
+) -> Tally:
+    """Predict the rows of an open table, or of a part of one, into a file that appears when it is complete.
+
+    Parameters
+    ----------
+    model : TableModel
+    stream : TableStream
+    source : path
+        What it is of, for complaints.
+    out : Path
+    keep, coverage, strict, progress
+        As those of `predict_file`.
+    footer : callable, optional
+        From the counts to what the file is to say of itself; for Parquet files.
+
+    Returns
+    -------
+    tally : Tally
+    """
+    check_columns(model, stream, keep, strict)
+    tally = Tally(ignored=_ignored(model, stream, keep))
     with ExitStack() as stack:
-        stream = stack.enter_context(open_table(source, batch_rows))
-        _check_columns(model, stream, keep, strict)
         part = stack.enter_context(written_whole(out))
         writer = stack.enter_context(_Writer(part, out))
-        told = _Told()
         for batch in stream.batches:
-            columns = _predict_batch(model, batch, stream.commas, coverage, strict, told)
+            first_row = stream.first_row + tally.rows
+            columns = _predict_batch(model, batch, stream.commas, coverage, strict, first_row, tally)
             writer.write(batch.select(list(keep)), columns)
-            told.rows += batch.num_rows
+            tally.rows += batch.num_rows
             if progress is not None:
-                progress(told.rows, stream.n_rows)
-        if told.rows == 0:
+                progress(tally.rows, stream.n_rows)
+        if tally.rows == 0:
             raise TableError(f"{source} has no rows.")
+        if footer is not None:
+            writer.describe(footer(tally))
         writer.close()
         give_usual_rights(part)
-    risk = {level: told.risk[level] for level in LEVELS} if model.risk is not None else {}
-    return Predicted(told.rows, risk, _ignored(model, stream, keep) + told.notes())
+    return tally
 
 
 def check_output(out: Path) -> None:
@@ -109,7 +197,7 @@ def check_output(out: Path) -> None:
         raise TableError(f"cannot write {out}: its name must end in .parquet, .arrow, .csv or .csv.gz.")
 
 
-def _check_coverage(model: TableModel, coverage: float) -> None:
+def check_coverage(model: TableModel, coverage: float) -> None:
     """Refuse a coverage that the held-out rows cannot promise."""
     if not 0.0 < coverage < 1.0:
         raise TableError(f"coverage must lie between 0 and 1, got {coverage:g}.")
@@ -120,23 +208,8 @@ def _check_coverage(model: TableModel, coverage: float) -> None:
         )
 
 
-class _Told:
-    """Counts what is told at the end."""
-
-    def __init__(self) -> None:
-        self.rows = 0
-        self.risk: Counter[str] = Counter()
-        self.new: Counter[str] = Counter()
-        self.first: dict[str, str] = {}
-
-    def notes(self) -> list[str]:
-        return [
-            f'{count:,} rows have words in "{name}" that training has not met, such as "{self.first[name]}".'
-            for name, count in self.new.items()
-        ]
-
-
-def _check_columns(model: TableModel, stream: TableStream, keep: Sequence[str], strict: bool) -> None:
+def check_columns(model: TableModel, stream: TableStream, keep: Sequence[str], strict: bool) -> None:
+    """Refuse a table without a column that is needed, or, if strict, with others that are unknown."""
     model.schema.require_columns(stream.names)
     for name in keep:
         if name not in stream.names:
@@ -146,13 +219,16 @@ def _check_columns(model: TableModel, stream: TableStream, keep: Sequence[str], 
         raise TableError(f'"{clash[0]}" cannot be kept: a column of the output has that name.')
     if repeated := [name for name, count in Counter(keep).items() if count > 1]:
         raise TableError(f'"{repeated[0]}" is to be kept twice.')
-    if strict and (notes := _ignored(model, stream, keep)):
+    if strict and (notes := _ignored_note(_ignored(model, stream, keep))):
         raise TableError(notes[0])
 
 
 def _ignored(model: TableModel, stream: TableStream, keep: Sequence[str]) -> list[str]:
     known = {*model.schema.names, model.target, *keep}
-    extra = [name for name in stream.names if name not in known]
+    return [name for name in stream.names if name not in known]
+
+
+def _ignored_note(extra: Sequence[str]) -> list[str]:
     listed = ", ".join(extra[:10]) + (", …" if len(extra) > 10 else "")
     return [f"Columns that the model was not trained on: {listed}."] if extra else []
 
@@ -165,16 +241,22 @@ def _output_names(model: TableModel) -> list[str]:
 
 
 def _predict_batch(
-    model: TableModel, batch: pa.RecordBatch, commas: bool, coverage: float, strict: bool, told: _Told
+    model: TableModel,
+    batch: pa.RecordBatch,
+    commas: bool,
+    coverage: float,
+    strict: bool,
+    first_row: int,
+    tally: Tally,
 ) -> dict[str, Any]:
-    X = model.schema.read(batch.select(model.schema.names).to_pandas(), commas, told.rows)
+    X = model.schema.read(batch.select(model.schema.names).to_pandas(), commas, first_row)
     for name, count, first in model.schema.new_words(X):
-        told.new[name] += count
-        told.first.setdefault(name, first)
+        tally.new[name] += count
+        tally.first.setdefault(name, first)
         if strict:
             raise TableError(f'the column "{name}" holds "{first}", which training has not met.')
     columns = model.predict_columns(X, coverage)
-    told.risk.update(columns.get("risk", ()))
+    tally.risk.update(columns.get("risk", ()))
     return columns
 
 
@@ -207,6 +289,10 @@ class _Writer:
         if self._writer is None:
             self._writer = self._stack.enter_context(_open_writer(self._part, self._out, batch.schema))
         self._writer.write_batch(batch)
+
+    def describe(self, words: dict[str, str]) -> None:
+        """Let a Parquet file say something of itself."""
+        self._writer.add_key_value_metadata(words)
 
 
 @contextmanager
