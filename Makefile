@@ -19,7 +19,7 @@ DEMO  := $(VENV)/.stamp-demo-$(SUM)
 TEST  := $(VENV)/.stamp-test-$(SUM)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow check format bench tables clean
+.PHONY: help demo test test-slow check format bench tables pictures docs clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -52,8 +52,14 @@ bench: $(TEST) ## Run every benchmark
 	  echo "== $$file"; $(PY) "$$file"; \
 	done
 
-tables: $(TEST) ## Render the tables of the documents from the result lines
+tables: $(TEST) ## Render the tables of the documents from the result lines, and the reference
 	$(PY) docs/render.py
+
+pictures: $(TEST) ## Draw the pictures of the documents
+	$(PY) docs/pictures.py
+
+docs: $(TEST) ## Build the documentation site into build/site
+	$(PY) -m mkdocs build --strict
 
 clean: ## Remove .venv, caches and build outputs
 	rm -rf $(VENV) build dist htmlcov .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache deltauq-demo.html
@@ -78,5 +84,5 @@ $(DEMO): $(TOOLS)
 
 $(TEST): $(DEMO)
 	@echo "Installing the test environment, PyTorch included (once, some minutes) ..."
-	@$(EDIT) -e '.[fast,nn,bo,cli,report,compare,images,tables,export,mlflow]' --group test --group lint
+	@$(EDIT) -e '.[fast,nn,bo,cli,report,compare,images,tables,export,mlflow,ray]' --group test --group lint --group docs
 	@touch $@

@@ -1,7 +1,8 @@
-"""Writes every table of the documents from the result lines; with `--check` it only compares.
+"""Writes what the documents say of results, names and commands; with `--check` it only compares.
 
-`docs/results.md` is the whole report. In README.md, what stands between `<!-- name -->` and `<!-- /name -->`
-is the first table of that experiment.
+`docs/results.md` is the whole report on the result lines. In README.md, what stands between `<!-- name -->`
+and `<!-- /name -->` is the first table of that experiment. `docs/api/` and `docs/commands.md` are the
+reference.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+
+from reference import api_pages, commands_page
 
 ROOT = Path(__file__).parent.parent
 HEAD = """# Results
@@ -21,37 +24,33 @@ same with figures.
 BLOCK = re.compile(r"<!-- (?P<name>[a-z0-9-]+) -->\n.*?<!-- /(?P=name) -->", re.DOTALL)
 
 
-def report(*names: str) -> str:
-    """Return the report of these experiments in Markdown."""
-    command = [
-        sys.executable,
-        "-m",
-        "deltauq.cli",
-        "report",
-        *names,
-        "--format",
-        "markdown",
-        "--profile",
-        "paper",
-    ]
+def report() -> str:
+    """Return the report of all experiments in Markdown."""
+    command = [sys.executable, "-m", "deltauq.cli", "report", "--format", "markdown", "--profile", "paper"]
     return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()
 
 
-def first_table(match: re.Match[str]) -> str:
-    """Return a block of the README with the first table of its experiment."""
-    name = match["name"]
-    rows = re.search(r"(?:^\|.*\n?)+", report(name) + "\n", re.MULTILINE)
-    if rows is None:
-        raise SystemExit(f"{name} has no table")
-    return f"<!-- {name} -->\n{rows[0].strip()}\n<!-- /{name} -->"
+def with_tables(text: str, told: str) -> str:
+    """Return a document with its blocks filled: the first table of each experiment that a report tells of."""
+    sections = dict(re.findall(r"^## ([a-z0-9-]+): (.*?)(?=^## |\Z)", told, re.DOTALL | re.MULTILINE))
+
+    def block(match: re.Match[str]) -> str:
+        name = match["name"]
+        rows = re.search(r"(?:^\|.*\n?)+", sections.get(name, ""), re.MULTILINE)
+        table = f"{rows[0].strip()}\n" if rows else ""
+        return f"<!-- {name} -->\n{table}<!-- /{name} -->"
+
+    return BLOCK.sub(block, text)
 
 
 def main() -> int:
     """Write the documents, or tell which of them differs from the lines."""
-    readme = ROOT / "README.md"
+    readme, told = ROOT / "README.md", report()
     documents = {
-        ROOT / "docs" / "results.md": f"{HEAD}\n{report()}\n",
-        readme: BLOCK.sub(first_table, readme.read_text(encoding="utf-8")),
+        ROOT / "docs" / "results.md": f"{HEAD}\n{told}\n",
+        readme: with_tables(readme.read_text(encoding="utf-8"), told),
+        **api_pages(),
+        **commands_page(),
     }
     old = [
         path
@@ -60,9 +59,10 @@ def main() -> int:
     ]
     if "--check" in sys.argv:
         for path in old:
-            print(f"{path.relative_to(ROOT)} differs from the result lines: make tables")
+            print(f"{path.relative_to(ROOT)} is not what it is rendered from: make tables")
         return 1 if old else 0
     for path in old:
+        path.parent.mkdir(exist_ok=True)
         path.write_text(documents[path], encoding="utf-8")
         print(f"wrote {path.relative_to(ROOT)}")
     return 0

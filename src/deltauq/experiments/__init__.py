@@ -21,6 +21,7 @@ NAMES = (
     "gap",
     "uci",
     "uci-study",
+    "coverage",
     "table3",
     "table3-study",
     "table4",

@@ -301,7 +301,13 @@ def uci_table(name: str) -> SplitTable:
     return load_uci(name)
 
 
-_NAMES = {"delta-uq": "Δ-UQ, calibrated", "delta-uq-raw": "Δ-UQ, raw", "svi": "SVI", "gp": "GP"}
+_NAMES = {
+    "energy": "energy",
+    "delta-uq": "Δ-UQ, calibrated",
+    "delta-uq-raw": "Δ-UQ, raw",
+    "svi": "SVI",
+    "gp": "GP",
+}
 _LABELS = {**labels.LABELS, **_NAMES, "anchored-forest": "anchored forest"}
 
 

@@ -1,0 +1,156 @@
+"""Draws the pictures of the documents with the library's own plots: `make pictures`.
+
+Each is an SVG, once for light and once for dark pages, drawn by plotly in a headless Chromium.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import numpy as np
+from plotly.graph_objects import Figure
+from plotly.offline import get_plotlyjs
+from sklearn.svm import SVC, SVR
+
+from deltauq import AnchoredClassifier, AnchoredRegressor
+from deltauq.data import gap_curve, three_classes
+from deltauq.demo import gap, table
+from deltauq.experiments import ResultStore, get_experiment
+from deltauq.experiments.figure2 import N_ANCHORS
+from deltauq.experiments.summary import summarise
+from deltauq.report import _colours as colours
+from deltauq.report import plots
+
+FOLDER = Path(__file__).parent / "pictures"
+RESULTS = Path(__file__).parent.parent / "results"
+SIZE = (540, 330)
+N_ANSWERS = 12
+
+
+def answers() -> Figure:
+    """The answers under a few anchors, one line each, and their mean."""
+    toy = gap_curve("hill", gap.N_ROWS)
+    x = np.linspace(toy.limits[0], toy.limits[1], 161)
+    model = AnchoredRegressor(SVR(C=10, gamma=1.0), n_anchors=N_ANSWERS, random_state=0).fit(toy.X, toy.y)
+    posterior = model.posterior(x[:, None], return_samples=True)
+    figure = plots.mean_and_band(
+        x, posterior.mean, {}, train=(toy.X[:, 0], toy.y), anchors=model.anchors_[:, 0], gap=toy.gap
+    )
+    for k, line in enumerate(posterior.samples):
+        style = {"width": 1, "color": colours.BAND}
+        figure.add_scatter(
+            x=x, y=line, mode="lines", line=style, name=f"{N_ANSWERS} answers", showlegend=k == 0
+        )
+    return figure
+
+
+def band(name: str, y_range: tuple[float, float]) -> Figure:
+    """A base model's band where there is data and where there is none."""
+    curve = gap.predict_curve(name)
+    return plots.mean_and_band(
+        curve.x,
+        curve.mean,
+        {"± 2σ": 2 * curve.std},
+        train=(curve.toy.X[:, 0], curve.toy.y),
+        anchors=curve.anchors,
+        truth=curve.toy.truth(curve.x),
+        gap=curve.toy.gap,
+        y_range=y_range,
+    )
+
+
+def doubt() -> Figure:
+    """The uncertainty of a classifier in the plane."""
+    toy = three_classes("separable")
+    model = AnchoredClassifier(SVC(gamma=1.0), n_anchors=N_ANCHORS, random_state=0).fit(toy.X, toy.y)
+    grid = np.linspace(-4.0, 4.0, 81)
+    points = np.stack(np.meshgrid(grid, grid), axis=-1).reshape(-1, 2)
+    found = model.uncertainty(points).reshape(len(grid), len(grid))
+    return plots.uncertainty_map((grid, grid), found, toy.X, anchors=model.anchors_)
+
+
+def how_many() -> Figure:
+    """What the number of anchors does to the ranking, by the lines of `ablation-anchors`."""
+    experiment = get_experiment("ablation-anchors")
+    lines = experiment.lines(ResultStore(RESULTS / "ablation-anchors.jsonl"), "paper")
+    rank: dict[int, list[float]] = {}
+    cover: dict[int, list[float]] = {}
+    for summary in summarise(lines):
+        rank.setdefault(summary.cell["n_anchors"], []).append(summary.metrics["spearman"].mean)
+        cover.setdefault(summary.cell["n_anchors"], []).append(summary.metrics["coverage"].mean)
+    counts = sorted(rank)
+    nothing = np.full(len(counts), np.nan)
+    series = {
+        "rank correlation, σ with error": (np.array([np.mean(rank[k]) for k in counts]), nothing),
+        "coverage of raw 90 % intervals": (np.array([np.mean(cover[k]) for k in counts]), nothing),
+    }
+    figure = plots.line_plot(counts, series, x_title="K", y_title="mean of 8 tables", log_x=True)
+    figure.update_yaxes(range=[0, 1])
+    return figure
+
+
+def pictures() -> Iterator[tuple[str, Figure, tuple[int, int]]]:
+    """Yield every picture with its name and size."""
+    yield "answers", answers(), SIZE
+    yield "band", band(gap.CHOSEN, (-1.6, 3.4)), SIZE
+    yield "forest", band(gap.CONTRAST, (-1.6, 3.4)), SIZE
+    study = table.study_table(lambda name: None)
+    assert study.raw.std is not None and study.calibrated.std is not None
+    stds = {"raw": study.raw.std, "calibrated": study.calibrated.std}
+    yield "error-by-spread", plots.error_by_spread(study.error, stds), SIZE
+    observed = {"raw": study.coverage_at(study.raw), "calibrated": study.coverage_at(study.calibrated)}
+    yield "coverage", plots.coverage_curves(table.LEVELS, observed), SIZE
+    yield "doubt", doubt(), (500, 440)
+    yield "how-many", how_many(), SIZE
+
+
+def recoloured(value: Any) -> Any:
+    """Return a figure's JSON with the colours for dark pages."""
+    if isinstance(value, dict):
+        return {key: recoloured(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [recoloured(inner) for inner in value]
+    return colours.DARK_PARTNERS.get(value, value) if isinstance(value, str) else value
+
+
+def main() -> int:
+    """Draw all of them, or those that are named."""
+    from playwright.sync_api import sync_playwright
+
+    program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    wanted = set(sys.argv[1:])
+    FOLDER.mkdir(exist_ok=True)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        page = browser.new_page()
+        page.set_content("<html><body></body></html>")
+        page.add_script_tag(content=get_plotlyjs())
+        for name, figure, (width, height) in pictures():
+            if wanted and name not in wanted:
+                continue
+            drawn = json.loads(figure.to_json())
+            for suffix, content in (("", drawn), ("-dark", recoloured(drawn))):
+                options = {"format": "svg", "width": width, "height": height}
+                told = page.evaluate(
+                    "([figure, options]) => Plotly.toImage(figure, options)", [content, options]
+                )
+                path = FOLDER / f"{name}{suffix}.svg"
+                path.write_text(decoded(told), encoding="utf-8")
+                print(f"wrote {path.relative_to(FOLDER.parent)}, {path.stat().st_size / 1e3:.0f} kB")
+        browser.close()
+    return 0
+
+
+def decoded(address: str) -> str:
+    """Return the SVG of a data address, ended by a newline."""
+    return unquote(address.split(",", 1)[1]) + "\n"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
