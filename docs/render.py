@@ -37,8 +37,9 @@ def with_tables(text: str, told: str) -> str:
     def block(match: re.Match[str]) -> str:
         name = match["name"]
         rows = re.search(r"(?:^\|.*\n?)+", sections.get(name, ""), re.MULTILINE)
-        table = f"{rows[0].strip()}\n" if rows else ""
-        return f"<!-- {name} -->\n{table}<!-- /{name} -->"
+        if rows is None:
+            raise SystemExit(f"{name} has no table")
+        return f"<!-- {name} -->\n{rows[0].strip()}\n<!-- /{name} -->"
 
     return BLOCK.sub(block, text)
 

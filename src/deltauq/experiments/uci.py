@@ -350,9 +350,9 @@ EXPERIMENT = Experiment(
     notes=(
         "The first of the standard splits: 20 of boston and yacht, 8 of the other small tables, 4 of kin8nm, "
         "naval and power, 2 of protein. A fifth of the training rows is held out for every method alike: the "
-        "noise of ensemble, MC dropout and SVI, scale and noise of Δ-UQ, and the conformal scores come from there. DEUP and the "
-        "GP predict "
-        f"the variance of the target themselves. The GP has at most {GP_ROWS} rows, the anchored forest "
+        "noise of ensemble, MC dropout and SVI, scale and noise of Δ-UQ, and the conformal scores come from "
+        "there. DEUP and the GP predict the variance of the target themselves. The GP has at most "
+        f"{GP_ROWS} rows, the anchored forest "
         f"{FOREST_TREES} trees and at most {FOREST_ROWS} rows. Networks are trained by the "
         "logarithm of the squared error, SVI by its own likelihood. Δ-UQ's training, MC dropout's rate and "
         "SVI's prior were chosen by `uci-study` inside training rows of the first split."
