@@ -97,9 +97,22 @@ def test_held_out_digits_are_in_the_range_and_in_the_same_units(tiny):
     np.testing.assert_allclose(held_out.mean + held_out.std * held_out.y[:, 0], thick, rtol=1e-5)
 
 
-def test_a_convolutional_critic(tiny):
-    g = digit_runs.generator(0, replace(TINY, critic="convolutional", images=150))
-    assert g.output == "clipped" and g.sample(torch.zeros(3, 1)).shape == (3, 784)
+@pytest.mark.parametrize("layers", ["perceptron", "convolutional"])
+def test_a_convolutional_critic(layers, tiny):
+    size = replace(TINY, layers=layers, critic="convolutional", images=150)
+    g = digit_runs.generator(0, size)
+    x = g.sample(torch.zeros(3, 1))
+    assert g.output == "clipped" and x.shape == (3, 784) and x.isfinite().all()
+
+
+def test_searches_can_start_at_the_thickest_training_digits(tiny):
+    size = replace(TINY, starts=0.1)
+    g = digit_runs.generator(0, size)
+    z = digit_runs.starts(g, 0, size)
+    assert z.shape == (TINY.restarts, 100) and torch.equal(z, digit_runs.starts(g, 0, size))
+    assert digit_runs.starts(g, 0, TINY) is None
+    found, other = (table4.searched("plain", 0, words)["x"] for words in (size, TINY))
+    assert found.shape == other.shape and not np.array_equal(found, other)
 
 
 def test_the_report_shows_the_digits_of_every_method():

@@ -16,6 +16,15 @@ def test_shape_and_range():
     assert sum(layer.out_features for layer in Generator((784,)).layers[::2]) == 128 + 256 + 512 + 1024 + 784
 
 
+def test_layers_of_ones_own():
+    layers = torch.nn.Sequential(torch.nn.Unflatten(1, (1, 2, 2)), torch.nn.ConvTranspose2d(1, 1, 2, 2))
+    g = Generator((4, 4), 3, layers=torch.nn.Sequential(*layers, torch.nn.Flatten()), output="sigmoid")
+    x = g.sample(torch.zeros(5, 1))
+    assert x.shape == (5, 4, 4) and g(torch.ones(5, 1), uniform(5, 3, 0)).max() < 1.0
+    fit_generator(g, x, torch.zeros(5, 1), Recipe(epochs=1), hidden=(8,))
+    assert g.sample(torch.zeros(5, 1)).shape == (5, 4, 4)
+
+
 def test_clipped_values_are_exact_and_can_still_learn():
     g = Generator((4,), 2, (8,), output="clipped")
     torch.nn.init.zeros_(g.layers[-1].weight)

@@ -87,6 +87,22 @@ def test_latents_stay_in_their_prior():
     torch.testing.assert_close(found.z[1], -torch.ones(5, 3))
 
 
+def test_starts_of_ones_own():
+    starts = torch.tensor([[0.5, -1.0], [0.0, 0.25], [1.0, 1.0]])
+    found = search(identity, total, [0.0, 2.0], starts=starts, n_steps=1, lr=1e-9)
+    torch.testing.assert_close(found.z, starts.expand(2, 3, 2))
+    nearer = search(identity, total, [0.0, 2.0], starts=starts, n_steps=200)
+    assert (nearer.loss <= found.loss).all() and nearer.loss.max() < 0.05
+    for bad, complaint in (
+        (torch.zeros(3), r"starts must be latents of shape \(r, d\), got \(3,\)"),
+        (torch.zeros(0, 2), r"got \(0, 2\)"),
+        (torch.full((2, 2), 1.5), r"starts must be in \[-1, 1\]"),
+        (torch.full((2, 2), torch.nan), r"starts must be in \[-1, 1\]"),
+    ):
+        with pytest.raises(ValueError, match=complaint):
+            search(identity, total, [0.0], starts=bad)
+
+
 def test_units_of_y_are_those_of_the_targets():
     words = {"n_latent": 2, "n_restarts": 3, "n_steps": 100}
     plain = search(identity, total, [0.5, -1.0], **words)

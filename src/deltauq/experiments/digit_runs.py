@@ -40,15 +40,12 @@ class Size:
         Of the search for every target.
     generator, forward, classifier : mapping
         Words of a `Recipe`.
-    rate : float
-        Of the search.
-    output : {"sigmoid", "clipped"}
-        Of the generator.
-    critic : {"perceptron", "convolutional"}
+    layers, critic : {"perceptron", "convolutional"}
+        What the generator is made of, and its critic.
     adversarial : float
-        Weight of its word.
-    init : {"random", "pretrained"}
-        Of the anchored layer; "pretrained" lets it begin as the layer of the plain network.
+        Weight of the critic's word.
+    starts : float or None
+        Share of the training digits, the thickest, at whose latents searches start; None for random starts.
     thickest : int
         Of the images that generator and forward models are trained on.
     """
@@ -59,11 +56,10 @@ class Size:
     generator: Mapping[str, Any]
     forward: Mapping[str, Any]
     classifier: Mapping[str, Any]
-    rate: float = 0.005
-    output: str = "clipped"
+    layers: str = "perceptron"
     critic: str = "perceptron"
     adversarial: float = 0.1
-    init: str = "pretrained"
+    starts: float | None = None
     thickest: int = 200
 
     def configuration(self, model: str, seed: int) -> dict[str, Any]:
@@ -132,7 +128,8 @@ def generator(seed: int, size: Size) -> Generator:
     from deltauq.inverse import Generator, fit_generator
 
     torch.manual_seed(seed)
-    g = Generator((784,), N_LATENT, output=size.output)
+    layers = _convolutional_layers() if size.layers == "convolutional" else None
+    g = Generator((784,), N_LATENT, layers=layers, output="clipped")
     critic = _critic() if size.critic == "convolutional" else None
 
     def train() -> None:
@@ -141,6 +138,20 @@ def generator(seed: int, size: Size) -> Generator:
         fit_generator(g, digits.x, digits.y, learning, adversarial=size.adversarial, critic=critic)
 
     return _cached(g, train, f"table4-generator-{seed}", size.configuration("generator", seed))
+
+
+def starts(g: Generator, seed: int, size: Size) -> Tensor | None:
+    """Return latents of training digits to start from, alike for all methods; None for random starts."""
+    import torch
+
+    from deltauq.inverse import latents_of
+
+    if size.starts is None:
+        return None
+    digits = training_digits(size.images, size.thickest)
+    thickest = digits.y[:, 0].argsort(descending=True)[: max(int(size.starts * len(digits.y)), size.restarts)]
+    drawn = torch.randperm(len(thickest), generator=torch.Generator().manual_seed(seed))[: size.restarts]
+    return latents_of(g, digits.x[thickest[drawn]], digits.y[thickest[drawn]])
 
 
 def classifier(seed: int, size: Size) -> nn.Module:
@@ -180,9 +191,9 @@ def forward_model(method: str, seed: int, size: Size) -> Any:
         digits = training_digits(size.images, size.thickest)
         model = MCDropout(_network, DROPOUT, N_ANCHORS, seed=seed)
         return model.fit(digits.x, digits.y, recipe(size.forward, seed))
-    # The paper pairs a batch with itself in reverse order.
+    # The anchored layer begins as a plain network's; the paper pairs a batch with itself in reverse order.
     return _trained(
-        lambda: Anchored(_network(), N_ANCHORS, init=size.init, train_anchors="reverse"), seed, size
+        lambda: Anchored(_network(), N_ANCHORS, init="pretrained", train_anchors="reverse"), seed, size
     )
 
 
@@ -197,6 +208,18 @@ def _network() -> nn.Module:
     from deltauq.nn import MLP
 
     return MLP(784, 1, hidden=(512, 512, 512, 512))
+
+
+def _convolutional_layers() -> nn.Module:
+    """Return layers of a generator that draws with the same strokes everywhere; it makes no lone pixels."""
+    from torch import nn
+
+    return nn.Sequential(
+        *(nn.Linear(1 + N_LATENT, 512), nn.LeakyReLU(0.2)),
+        *(nn.Linear(512, 128 * 7 * 7), nn.LeakyReLU(0.2), nn.Unflatten(1, (128, 7, 7))),
+        *(nn.ConvTranspose2d(128, 64, 4, 2, 1), nn.LeakyReLU(0.2)),
+        *(nn.ConvTranspose2d(64, 1, 4, 2, 1), nn.Flatten()),
+    )
 
 
 def _critic() -> nn.Module:

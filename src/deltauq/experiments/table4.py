@@ -17,6 +17,7 @@ from deltauq.experiments.digit_runs import (
     forward_model,
     generator,
     held_out_digits,
+    starts,
     thickness,
 )
 from deltauq.experiments.results import ResultLine
@@ -47,6 +48,8 @@ SIZES = {
     ),
 }
 SEEDS = {"quick": 1, "paper": 5}
+RATE = 0.005
+"""Of the search."""
 CONFIDENT = 0.9
 N_PICTURES = 10
 """Digits of a target and method that are shown, out of the first seed's."""
@@ -120,6 +123,7 @@ def _search(method: str, seed: int, size: Size) -> dict[str, np.ndarray]:
     digits = held_out_digits(size)
     device = next(g.parameters()).device
     scale = scale_of(f, digits.x.to(device), digits.y.to(device))
+    z = starts(g, seed, size)
     started = time.perf_counter()
     found = search(
         g,
@@ -127,7 +131,8 @@ def _search(method: str, seed: int, size: Size) -> dict[str, np.ndarray]:
         TARGETS,
         n_restarts=size.restarts,
         n_steps=size.steps,
-        lr=size.rate,
+        lr=RATE,
+        starts=z,
         scale=scale,
         y_mean=digits.mean,
         y_std=digits.std,
@@ -255,6 +260,18 @@ EXPERIMENT = Experiment(
         "0.1, ten masks; ensemble: three networks, the plain one among them; Δ-UQ: ten anchors. The standard "
         "deviation that a method states is scaled by one number, so that on MNIST's test digits of the same "
         "range it is as large as the error, on average. Nothing in a search knows the thickness of what it "
-        "makes: it is measured afterwards."
+        "makes: it is measured afterwards. "
+        "Δ-UQ's bias is below the paper's at every target, but the smallest of the four at 175 and 200 only. "
+        "Plain network, ensemble and Δ-UQ are hardly apart: on the same seed Δ-UQ and the plain network "
+        "differ by less than two standard errors at every target, and the mean of a hundred digits is itself "
+        "uncertain by 0.8. The paper's plain network misses by 6 to 11; ours was trained slowly, which "
+        "decides how a network extrapolates: trained on digits up to 175, it says 2 too little of real ones "
+        "of 187 to 200, but 11 at a rate of 1e-3, and MC dropout 10 at the slow rate, too. So MC dropout "
+        "takes digits of 278 for 250, however uncertain it is. Δ-UQ's σ grows from 0.18 at 150 to 0.82 at "
+        "250, and there its search settles for 247 by its own word: that costs bias, and spares digits, of "
+        "which 78 % are recognised, and 67 % of the plain network's. Up to 200 it is 71 to 75 %, of real "
+        "digits about 95 %: some starts lie between two digits and stay there, and the generator leaves "
+        "stray dots. The setting is one of twelve of generator, training and rate of the search, with two "
+        "first layers of Δ-UQ each, compared on one seed by models of digits up to 175, asked for 125 to 200."
     ),
 )

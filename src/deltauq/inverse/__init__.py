@@ -7,7 +7,8 @@ except ImportError as error:
 
 from deltauq.inverse.forward import scale_of
 from deltauq.inverse.generator import Generator
+from deltauq.inverse.latents import latents_of
 from deltauq.inverse.search import Found, search
 from deltauq.inverse.training import fit_generator
 
-__all__ = ["Found", "Generator", "fit_generator", "scale_of", "search"]
+__all__ = ["Found", "Generator", "fit_generator", "latents_of", "scale_of", "search"]

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+Generate = Callable[[Tensor, Tensor], Tensor]
+"""``g(y, z)``: inputs of shape (n, ...) for standardised targets of shape (n, 1) and latents (n, d)."""
 
 OUTPUTS = ("linear", "sigmoid", "clipped")
 MARGIN = 0.05
@@ -14,7 +18,7 @@ MARGIN = 0.05
 
 
 class Generator(nn.Module):
-    """The paper's inverse model: a perceptron that turns a target y and latents z into an input.
+    """The paper's inverse model: a network that turns a target y and latents z into an input.
 
     Parameters
     ----------
@@ -23,6 +27,10 @@ class Generator(nn.Module):
     n_latent : int, default=100
         Latents, whose prior is uniform on [-1, 1].
     hidden : sequence of int, default=(128, 256, 512, 1024)
+        Of the perceptron, the paper's by default.
+    layers : Module, optional
+        A network in place of the perceptron, which gives the values of inputs, of shape (n, values), for
+        targets and latents side by side, of shape (n, 1 + n_latent).
     output : {"linear", "sigmoid", "clipped"}
         "sigmoid" for inputs in [0, 1]; "clipped" for those of which many are exactly 0 or 1, such as pixels:
         a sigmoid that reaches a little beyond both and is clipped.
@@ -34,6 +42,7 @@ class Generator(nn.Module):
         n_latent: int = 100,
         hidden: Sequence[int] = (128, 256, 512, 1024),
         *,
+        layers: nn.Module | None = None,
         output: str = "linear",
     ) -> None:
         super().__init__()
@@ -44,7 +53,7 @@ class Generator(nn.Module):
         if output not in OUTPUTS:
             raise ValueError(f"output must be one of {list(OUTPUTS)}, got {output!r}.")
         self.shape, self.n_latent, self.output = tuple(shape), n_latent, output
-        self.layers = perceptron(1 + n_latent, hidden, math.prod(shape))
+        self.layers = layers or perceptron(1 + n_latent, hidden, math.prod(shape))
 
     def forward(self, y: Tensor, z: Tensor) -> Tensor:
         """Return inputs of shape (n, *shape) for standardised targets (n, 1) and latents (n, n_latent)."""
@@ -69,6 +78,22 @@ def _clipped(x: Tensor) -> Tensor:
 def uniform(n: int, d: int, seed: int) -> Tensor:
     """Return n points of the cube [-1, 1]^d; the same ones on every device."""
     return 2.0 * torch.rand(n, d, generator=torch.Generator().manual_seed(seed)) - 1.0
+
+
+def latent_size(g: Any, n_latent: int | None) -> int:
+    """Return how many latents a generator takes, as it says itself or is said here."""
+    d = getattr(g, "n_latent", None) if n_latent is None else n_latent
+    if d is None:
+        raise ValueError("g does not say how many latents it takes: give n_latent.")
+    if not (isinstance(d, int) and d >= 1):
+        raise ValueError(f"n_latent must be an integer of at least 1, got {d!r}.")
+    return d
+
+
+def device_of(g: Any) -> torch.device:
+    """Return where a generator is, the CPU for one without weights."""
+    first = next(g.parameters(), None) if isinstance(g, nn.Module) else None
+    return torch.device("cpu") if first is None else first.device
 
 
 def perceptron(n_in: int, hidden: Sequence[int], n_out: int) -> nn.Sequential:

@@ -7,20 +7,16 @@ import warnings
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from deltauq.inverse.forward import Forward, Said, ask
-from deltauq.inverse.generator import uniform
+from deltauq.inverse.generator import Generate, device_of, latent_size, uniform
 from deltauq.nn._inference import evaluating
 
 FLOOR = 0.01
 """Least scale b, in standard deviations of y: below it, log b would reward certainty without end."""
-
-Generate = Callable[[Tensor, Tensor], Tensor]
-"""``g(y, z)``: inputs of shape (n, ...) for standardised targets of shape (n, 1) and latents (n, d)."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +56,7 @@ def search(
     n_steps: int = 1000,
     lr: float = 0.02,
     n_latent: int | None = None,
+    starts: Tensor | None = None,
     y_mean: float = 0.0,
     y_std: float = 1.0,
     scale: float = 1.0,
@@ -90,12 +87,15 @@ def search(
         Short steps stay near their start, where f is less easily fooled than far from it.
     n_latent : int, optional
         d; that of ``g.n_latent`` by default.
+    starts : tensor of shape (r, d), optional
+        Latents to start from for each target, in place of random ones; `latents_of` finds those of known
+        inputs.
     y_mean, y_std : float
         What y was standardised with when g and f were trained.
     scale : float, default=1
         What f's uncertainty is multiplied with; `scale_of` finds it on data that f has not seen.
     seed : int, default=0
-        Of the starts, which are the same for every target and every model.
+        Of random starts, which are the same for every target and every model.
     progress : callable, optional
         Told the number of finished steps.
 
@@ -104,11 +104,14 @@ def search(
     found : Found
     """
     goals = _check_targets(targets, y_mean, y_std)
-    d = _check_sizes(g, n_latent, n_restarts, n_steps, lr, scale)
-    device = _device_of(g)
+    _check_sizes(n_restarts, n_steps, lr, scale)
+    if starts is None:
+        starts = uniform(n_restarts, latent_size(g, n_latent), seed)
+    n_restarts, d = _check_starts(starts)
+    device = device_of(g)
     y = goals.to(device).repeat_interleave(n_restarts)[:, None]
     # Every target has the same starts: what is found for one does not depend on the others.
-    z = uniform(n_restarts, d, seed).to(device).repeat(len(goals), 1)
+    z = starts.to(device).repeat(len(goals), 1)
     with ExitStack() as stack:
         for model in (g, f):
             if isinstance(model, nn.Module):
@@ -204,18 +207,22 @@ def _check_targets(targets: Sequence[float] | Tensor, y_mean: float, y_std: floa
     return (goals - y_mean) / y_std
 
 
-def _check_sizes(g: Any, n_latent: int | None, n_restarts: int, n_steps: int, lr: float, scale: float) -> int:
-    """Return the size of the latent space."""
-    d = getattr(g, "n_latent", None) if n_latent is None else n_latent
-    if d is None:
-        raise ValueError("g does not say how many latents it takes: give n_latent.")
-    for name, value in (("n_latent", d), ("n_restarts", n_restarts), ("n_steps", n_steps)):
+def _check_sizes(n_restarts: int, n_steps: int, lr: float, scale: float) -> None:
+    for name, value in (("n_restarts", n_restarts), ("n_steps", n_steps)):
         if not (isinstance(value, int) and value >= 1):
             raise ValueError(f"{name} must be an integer of at least 1, got {value!r}.")
     for name, rate in (("lr", lr), ("scale", scale)):
         if not 0.0 < rate < math.inf:
             raise ValueError(f"{name} must be positive, got {rate}.")
-    return d
+
+
+def _check_starts(starts: Tensor) -> tuple[int, int]:
+    """Return how many starts there are, and the size of the latent space."""
+    if starts.ndim != 2 or starts.numel() == 0:
+        raise ValueError(f"starts must be latents of shape (r, d), got {tuple(starts.shape)}.")
+    if not (starts.abs() <= 1.0).all():
+        raise ValueError("starts must be in [-1, 1], where latents are.")
+    return len(starts), starts.shape[1]
 
 
 def _check_models(g: Generate, f: Forward, y: Tensor, z: Tensor) -> None:
@@ -247,9 +254,3 @@ def _check_models(g: Generate, f: Forward, y: Tensor, z: Tensor) -> None:
 
 def _first_line(error: Exception) -> str:
     return str(error).partition("\n")[0].rstrip(".") + "."
-
-
-def _device_of(g: Any) -> torch.device:
-    """Return where the generator is, the CPU for one without weights."""
-    first = next(g.parameters(), None) if isinstance(g, nn.Module) else None
-    return torch.device("cpu") if first is None else first.device
