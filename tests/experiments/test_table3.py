@@ -161,3 +161,12 @@ def test_the_study_sees_none_of_the_functions_of_table3():
             if other.dimension == problem.dimension:
                 points = x[:, : problem.dimension]
                 assert not np.allclose(problem.function(points), other.function(points))
+
+
+@pytest.mark.parametrize("profile", ["quick", "paper"])
+def test_what_confirms_a_setting_did_not_choose_it(profile):
+    cells = table3_study.cells(profile)
+    seeds = {stage: {c["seed"] for c in cells if c["round"] == stage} for stage in ("choose", "confirm")}
+    methods = {stage: {c["method"] for c in cells if c["round"] == stage} for stage in ("choose", "confirm")}
+    assert not seeds["choose"] & seeds["confirm"]
+    assert methods["confirm"] <= methods["choose"]

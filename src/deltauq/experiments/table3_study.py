@@ -1,13 +1,13 @@
 """`table3-study`: which setting of an anchored surrogate finds maxima, on functions that are not `table3`'s.
 
-Every setting differs from `SOLVED` in what its name says, those that are trained from `TRAINED`.
+Settings are chosen on some seeds; the one that is to be the default then meets the present one on others.
 """
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING
 
 from deltauq.data.functions import OTHER_MAXIMISATIONS
 from deltauq.experiments import labels
@@ -20,54 +20,51 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 VERSION = 2
-FUNCTIONS = {"quick": ("forrester", "camel"), "paper": tuple(OTHER_MAXIMISATIONS)}
-SEEDS = {"quick": range(100, 101), "paper": range(100, 108)}
-TOGETHER = 4
-"""Seeds of a function that are computed together."""
+FUNCTIONS = {
+    "quick": ("forrester", "camel"),
+    "paper": (
+        "branin",
+        "gramacy-lee",
+        "two-sines",
+        "shubert",
+        "himmelblau",
+        "three-hump",
+        "griewank",
+        "styblinski-tang",
+        "rastrigin",
+    ),
+}
+SEEDS = {
+    "choose": {"quick": range(100, 101), "paper": range(100, 104)},
+    "confirm": {"quick": range(104, 105), "paper": range(104, 108)},
+}
+"""The first are to choose a setting; the others, to compare it with what it would replace."""
 N_STEPS = {"quick": 2, "paper": 30}
 MAX_EPOCHS = {"quick": 10, "paper": None}
 
 
 @dataclass(frozen=True)
 class Setting:
-    """An anchored network, how it is trained, and what becomes of its spread.
+    """An anchored network, and how its last layer comes about.
 
     Attributes
     ----------
     width : int
         Of the hidden layer.
-    activation : str
-    n_frequencies : int
-        Fourier features.
     fourier_scales : tuple of float
         Standard deviation of the frequencies, in radians per unit of the scaled inputs, times their number.
         Of several, points left out decide.
-    mixed : bool
-        Whether all these scales are those of one network, in equal shares of its frequencies, instead.
-    inputs : {"cube", "range"}
-        How points are scaled to [-0.5, 0.5]: by the domain, or by the range of those evaluated.
-    n_anchors : int
     epochs : int
-    lr : float
     features : {"trained", "random"}
     ridges : tuple of float
         Of the last layer's closed form; none where it is trained like the others.
-    calibrate : float or "left-out"
-        Factor on σ.
     """
 
     width: int = 64
-    activation: str = "silu"
-    n_frequencies: int = 32
     fourier_scales: tuple[float, ...] = (12.0,)
-    mixed: bool = False
-    inputs: str = "range"
-    n_anchors: int = 10
     epochs: int = 300
-    lr: float = 1e-2
     features: str = "trained"
     ridges: tuple[float, ...] = ()
-    calibrate: float | Literal["left-out"] = 4.0
 
 
 TRAINED = Setting()
@@ -76,64 +73,58 @@ SETTINGS = {
     "trained": TRAINED,
     "trained, then solved": replace(TRAINED, ridges=(1e-6,)),
     "solved": SOLVED,
-    "solved after 10 epochs": replace(SOLVED, features="trained", epochs=10),
-    "σ × 2": replace(SOLVED, calibrate=2.0),
-    "σ × 8": replace(SOLVED, calibrate=8.0),
-    "σ by points left out": replace(SOLVED, calibrate="left-out"),
-    "Fourier scale 6": replace(SOLVED, fourier_scales=(6.0,)),
-    "Fourier scales 1.5 to 12": replace(SOLVED, fourier_scales=(1.5, 3.0, 6.0, 12.0)),
     "Fourier scales 3 to 24": replace(SOLVED, fourier_scales=(3.0, 6.0, 12.0, 24.0)),
-    "Fourier scales 3 to 48": replace(SOLVED, fourier_scales=(3.0, 6.0, 12.0, 24.0, 48.0)),
-    "Fourier scales 3 to 12, mixed": replace(SOLVED, mixed=True),
-    "Fourier scales 3 to 48, mixed": replace(
-        SOLVED, mixed=True, n_frequencies=40, fourier_scales=(3.0, 6.0, 12.0, 24.0, 48.0)
-    ),
-    "tanh": replace(SOLVED, activation="tanh"),
-    "relu": replace(SOLVED, activation="relu"),
-    "512 wide": replace(SOLVED, width=512),
-    "128 frequencies": replace(SOLVED, n_frequencies=128),
-    "5 anchors": replace(SOLVED, n_anchors=5),
-    "20 anchors": replace(SOLVED, n_anchors=20),
-    "ridge 1e-6, 1e-3 or 0.1": replace(SOLVED, ridges=(1e-6, 1e-3, 0.1)),
-    "inputs by domain": replace(SOLVED, inputs="cube"),
+    "Fourier scale 12": replace(SOLVED, fourier_scales=(12.0,)),
 }
 RIVALS = ("gp", "ensemble")
-SHOWN = {"quick": ("trained", "solved", *RIVALS), "paper": (*SETTINGS, *RIVALS)}
+SHOWN = {
+    "choose": {"quick": ("trained", "solved", *RIVALS), "paper": (*SETTINGS, *RIVALS)},
+    "confirm": {
+        "quick": ("solved",),
+        "paper": ("trained", "trained, then solved", "Fourier scales 3 to 24", "ensemble"),
+    },
+}
 
 
 def cells(profile: str) -> list[Cell]:
-    """Return one cell per function, setting and seed; cells of one computation lie apart."""
+    """Return one cell per function, setting and seed; cells of one computation lie apart, for processes."""
     return [
         {
+            "round": stage,
             "function": function,
             "dimension": OTHER_MAXIMISATIONS[function].dimension,
             "method": method,
             "seed": seed,
         }
-        for seed in SEEDS[profile]
+        for stage in SEEDS
+        for seed in SEEDS[stage][profile]
         for function in FUNCTIONS[profile]
-        for method in SHOWN[profile]
+        for method in SHOWN[stage][profile]
     ]
 
 
 def run(cell: Cell, profile: str) -> Outcome:
-    """Measure one run of a setting; several seeds of a function are computed together."""
-    method, function, seed = cell["method"], cell["function"], cell["seed"]
-    seeds = [other for other in SEEDS[profile] if other // TOGETHER == seed // TOGETHER]
+    """Measure one run of a setting; all functions and seeds of its dimension and round go together."""
+    method, dimension = cell["method"], cell["dimension"]
+    names = [
+        (function, seed)
+        for function in FUNCTIONS[profile]
+        for seed in SEEDS[cell["round"]][profile]
+        if OTHER_MAXIMISATIONS[function].dimension == dimension
+    ]
     configuration = {
         "experiment": "table3-study",
         "version": VERSION,
         "setting": asdict(SETTINGS[method]) if method in SETTINGS else method,
-        "function": function,
-        "seeds": seeds,
+        "runs": names,
         "steps": N_STEPS[profile],
         "profile": profile,
     }
-    problem = OTHER_MAXIMISATIONS[function]
+    runs = [(OTHER_MAXIMISATIONS[function], seed) for function, seed in names]
     make = _maker(method, MAX_EPOCHS[profile])
-    runs = [(problem, other) for other in seeds]
-    values = shared_runs(f"table3-study-{function}", configuration, runs, make, N_STEPS[profile])
-    return measured(values[seeds.index(seed)], problem)
+    values = shared_runs(f"table3-study-{dimension}d", configuration, runs, make, N_STEPS[profile])
+    mine = names.index((cell["function"], cell["seed"]))
+    return measured(values[mine], runs[mine][0])
 
 
 def _maker(method: str, max_epochs: int | None) -> MakeSurrogate:
@@ -147,49 +138,36 @@ def _maker(method: str, max_epochs: int | None) -> MakeSurrogate:
 
 def anchored_maker(setting: Setting) -> MakeSurrogate:
     """Return how to make the surrogates of a setting, in float32."""
-    import torch
-    from botorch.models.transforms.input import Normalize
-
     from deltauq.bo import AnchoredSurrogate
     from deltauq.nn import MLP
     from deltauq.nn.recipe import Recipe
 
-    def network(d: int, m: int, scales: tuple[float, ...]) -> MLP:
-        made = MLP(d, m, (setting.width,), activation=setting.activation, n_frequencies=setting.n_frequencies)
-        every = torch.tensor(scales).repeat(setting.n_frequencies)[: setting.n_frequencies]
-        frequencies: Any = made.layers[0].frequencies
-        frequencies.mul_(every / d)
-        return made
+    def network(d: int, m: int, scale: float) -> MLP:
+        return MLP(d, m, (setting.width,), activation="silu", n_frequencies=32, fourier_scale=scale / d)
 
-    sets = [setting.fourier_scales] if setting.mixed else [(scale,) for scale in setting.fourier_scales]
-    networks = [partial(network, scales=scales) for scales in sets]
+    networks = [partial(network, scale=scale) for scale in setting.fourier_scales]
 
     def make(x: Tensor, y: Tensor, seed: int) -> AnchoredSurrogate:
-        d = x.shape[1]
-        cube = torch.tensor([[0.0], [1.0]]).expand(-1, d)
         return AnchoredSurrogate(
             x.float(),
             y.float(),
             network=networks,
-            recipe=Recipe(epochs=setting.epochs, lr=setting.lr, schedule="cosine", seed=seed),
-            n_anchors=setting.n_anchors,
+            recipe=Recipe(epochs=setting.epochs, lr=1e-2, schedule="cosine", seed=seed),
             features=setting.features,
             ridge=setting.ridges or None,
-            calibrate=setting.calibrate,
             posterior="gaussian",
-            input_transform="range" if setting.inputs == "range" else Normalize(d, bounds=cube, center=0.0),
         )
 
     return make
 
 
-def _view(title: str, dimension: int) -> TableView:
+def _view(title: str, stage: str, dimension: int) -> TableView:
     return TableView(
         title,
         ("auc_progress", "progress", "log_regret"),
         rows="method",
         best=None,
-        where={"dimension": dimension},
+        where={"round": stage, "dimension": dimension},
         labels=labels.LABELS,
         note=(
             "progress: share of the way from the best initial value to the maximum; auc_progress: its mean "
@@ -205,23 +183,31 @@ EXPERIMENT = Experiment(
     cells,
     run,
     tables=(
-        _view("Nine functions of two inputs", 2),
-        _view("Six functions of one input", 1),
+        _view("Six functions of two inputs", "choose", 2),
+        _view("Three functions of one input", "choose", 1),
+        _view("Fresh seeds, two inputs", "confirm", 2),
+        _view("Fresh seeds, one input", "confirm", 1),
         *(
             TableView(
                 f"{title}, by function",
                 metric,
                 rows="function",
                 columns="method",
+                where={"round": "choose"},
                 labels=labels.LABELS,
             )
             for metric, title in (("auc_progress", "Mean progress over the steps"), ("progress", "Progress"))
         ),
     ),
     notes=(
-        "None of the functions of `table3` is among these. Settings differ from `solved` in what their names "
-        "say: random Fourier features and a random layer, the last layer in closed form, the scale of the "
-        "features chosen by points left out. Seeds of a function are computed together in fours, and their "
-        "time stands with the first of them."
+        "None of the functions of `table3` is among these. `trained` is the default. `trained, then solved` "
+        "has its last layer replaced by the closed form; `solved` has random Fourier features and a random "
+        "layer, wider, and only the closed form behind them, the scale of the features chosen among 3, 6 and "
+        "12 by points left out; the others differ from it in what their names say. On the seeds to choose "
+        "by, no setting is ahead of `trained` by a standard error in both mean progress and log_regret. "
+        "Differences, paired: `trained, then solved` +0.01 ± 0.03 and -0.24 ± 0.25, `Fourier scales 3 to 24` "
+        "-0.01 ± 0.05 and -0.57 ± 0.38, `solved` -0.04 ± 0.06 and -0.39 ± 0.33. Closed forms come closer to "
+        "a maximum, and stay more often at a lower one: see Shubert. The default stays. All functions and "
+        "seeds of one dimension are computed together, and their time stands with the first of them."
     ),
 )
