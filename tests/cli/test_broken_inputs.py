@@ -83,6 +83,7 @@ TABLES_TO_FIT = {
     "unknown anchors": (FINE, ["--anchors", "stars"], "stars"),
     "unknown center": (FINE, ["--center", "middle"], "middle"),
     "training anchors in words": (FINE, ["--train-anchors", "some"], "positive integer"),
+    "a seed of 33 bits": (FINE, ["--seed", str(2**32)], "--seed"),
     "no rows to use": (FINE, ["--max-rows", "0"], "--max-rows"),
     "a second argument": (FINE, ["more.csv"], "more.csv"),
 }

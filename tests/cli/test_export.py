@@ -38,7 +38,7 @@ def test_mlflow(run, tree_model, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["nowhere", "-o", "model.onnx"], "there is no file nowhere"),
+        (["nowhere", "-o", "model.onnx"], "there is no model folder nowhere"),
         (["LINEAR", "-o", "model.onnx"], "takes trees and forests of scikit-learn"),
         (["TREE", "-o", "no/model.onnx"], "is not a folder"),
         (["TREE", "-o", "model.onnx", "--link", "softmax"], "link is for networks"),

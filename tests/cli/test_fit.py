@@ -49,6 +49,14 @@ def test_rows_that_are_shipped_are_told_of(words, said, run, file, tmp_path):
     assert said in done.out
 
 
+def test_a_date_to_predict(run, houses, tmp_path):
+    houses[["area", "rooms", "sold"]].to_csv(tmp_path / "x.csv", index=False)
+    words = ["--target", "sold", "--model", "linear", "-o", tmp_path / "m"]
+    done = run("fit", tmp_path / "x.csv", *words)
+    first = houses.sold.min().date().isoformat()
+    assert done.code == 0 and f"sold was taken as a number of days since {first}T00:00:00+00:00." in done.out
+
+
 def test_classes(run, houses, tmp_path):
     houses.to_parquet(tmp_path / "x.parquet")
     done = run("fit", tmp_path / "x.parquet", "--target", "size", "--model", "linear", "-o", tmp_path / "m")

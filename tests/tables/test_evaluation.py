@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 from sklearn import metrics as oracle
 
-from deltauq.tables import TableError, evaluate, fit
+from deltauq.tables import TableError, evaluate, fit, predict_file
 from deltauq.tables.evaluation_page import describe
 from deltauq.tables.slices import Slice, cut, worst
 
@@ -270,6 +270,19 @@ def test_batches_change_nothing(regression, classification, fresh, monkeypatch):
 def test_tables_that_cannot_be_compared(change, said, regression, fresh):
     with pytest.raises(TableError, match=said):
         evaluate(regression, change(fresh))
+
+
+@pytest.mark.parametrize(("start", "kind"), [(2**53, int), (2**63, str)])
+def test_large_whole_numbers_are_told_apart(start, kind, mixed, tmp_path):
+    # As floats, both classes would be one.
+    numbers = np.where(mixed.area > 110, start, start + 1).astype(np.uint64)
+    mixed[["area", "rooms"]].assign(y=numbers).to_csv(tmp_path / "x.csv", index=False)
+    model = fit(tmp_path / "x.csv", "y", task="classification", model="linear")
+    assert model.classes == [kind(start), kind(start + 1)]
+    predict_file(model, tmp_path / "x.csv", tmp_path / "out.parquet")
+    right = model.predict(tmp_path / "x.csv").prediction.map(int).to_numpy(dtype=np.uint64) == numbers
+    assert evaluate(model, tmp_path / "x.csv").judged.metrics["accuracy"] == pytest.approx(right.mean())
+    assert right.mean() > 0.8
 
 
 def test_words_that_training_has_not_met_are_told_of(regression, fresh):

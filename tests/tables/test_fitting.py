@@ -19,6 +19,12 @@ def test_the_columns_of_a_regression(regression, mixed):
     assert np.corrcoef(found.prediction, mixed.price)[0, 1] > 0.9
 
 
+def test_no_more_anchors_than_rows(mixed):
+    model = fit(mixed[["area", "rooms", "price"]], "price", model="linear", n_anchors=10**8)
+    assert len(model.fitted.model.anchors_) == 180
+    assert "Of 100,000,000 anchors, 180 are used: the rows trained on." in model.report["notes"]
+
+
 def test_the_columns_of_classes(classification, mixed):
     found = classification.predict(mixed)
     names = ["probability_large", "std_large", "probability_small", "std_small"]

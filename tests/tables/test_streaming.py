@@ -10,7 +10,7 @@ import sys
 import pandas as pd
 import pyarrow as pa
 import pytest
-from pyarrow import parquet
+from pyarrow import compute, parquet
 
 from deltauq.tables import TableError, predict_file
 
@@ -65,6 +65,65 @@ def test_what_is_kept_of_a_csv_file_is_kept_as_written(regression, mixed, tmp_pa
     found = pd.read_csv(out, dtype={"code": str})
     assert found.pop("code").tolist() == ["007", '1,5 "x"', "é"] * 80
     pd.testing.assert_frame_equal(found, regression.predict(mixed))
+
+
+def encoded(kind, n):
+    """Return a column of n values as Arrow may hold it."""
+    words = pa.array([f"w{k}" for k in range(n)])
+    return {
+        "list": lambda: pa.array([[k] for k in range(n)]),
+        "struct": lambda: pa.array([{"a": k} for k in range(n)]),
+        "bytes": lambda: pa.array([b"fine"] * (n - 1) + [b"\xff"]),
+        "view": lambda: words.cast(pa.string_view()),
+        "dictionary": lambda: words.dictionary_encode(),
+        "runs": lambda: compute.run_end_encode(words),
+        "months": lambda: pa.array([pa.MonthDayNano([1, 2, 3])] * n),
+    }[kind]()
+
+
+def with_column(source, column, path):
+    """Write a table with a further column, in several batches: each has a dictionary of its own."""
+    rows = parquet.read_table(source).append_column("kept", column)
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, rows.schema) as writer:
+        for start in range(0, len(rows), 100):
+            [batch] = rows.slice(start, 100).combine_chunks().to_batches()
+            if pa.types.is_dictionary(column.type):
+                words = batch["kept"].dictionary_decode().dictionary_encode()
+                batch = batch.set_column(batch.num_columns - 1, "kept", words)
+            writer.write_batch(batch)
+
+
+@pytest.mark.parametrize("kind", ["view", "dictionary", "runs"])
+@pytest.mark.parametrize("suffix", ["csv", "parquet", "arrow"])
+def test_encodings_of_arrow_are_kept_as_words(kind, suffix, regression, source, tmp_path):
+    new, out = tmp_path / "new.arrows", tmp_path / f"out.{suffix}"
+    with_column(source, encoded(kind, 240), new)
+    predict_file(regression, new, out, keep=["kept"])
+    read = {"csv": pd.read_csv, "parquet": pd.read_parquet, "arrow": pd.read_feather}[suffix]
+    assert read(out).kept.tolist() == [f"w{k}" for k in range(240)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "said"),
+    [
+        ("list", "out.csv", r'"kept" cannot be kept in a CSV file \(list<item: int64>\)\.'),
+        ("struct", "out.csv.gz", r'"kept" cannot be kept in a CSV file \(struct<a: int64>\)\.'),
+        ("bytes", "out.tsv", r'"kept" cannot be kept in a CSV file \(binary\)\.'),
+        ("months", "out.csv", r'"kept" cannot be kept in a CSV file \(month_day_nano_interval\)\.'),
+        ("months", "out.parquet", r'"kept" cannot be kept in a Parquet file \(month_day_nano_interval\)\.'),
+    ],
+)
+def test_what_the_format_cannot_hold_is_refused(kind, name, said, regression, source, tmp_path):
+    new, out = tmp_path / "new.arrows", tmp_path / name
+    with_column(source, encoded(kind, 240), new)
+    with pytest.raises(TableError, match=said):
+        predict_file(regression, new, out, keep=["kept"])
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["new.arrows", "new.parquet"]
+    predict_file(regression, new, tmp_path / "out.arrow", keep=["kept"])
+    assert (
+        pa.ipc.open_file(tmp_path / "out.arrow").read_all()["kept"].to_pylist()
+        == encoded(kind, 240).to_pylist()
+    )
 
 
 def test_what_the_model_does_not_know_is_noted_or_refused(regression, mixed, tmp_path):

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from deltauq.tables import TableModel
 
 MAX_ROWS = 20_000
+LARGEST_SEED = 2**32 - 1
+"""scikit-learn takes no larger one."""
 
 
 class CenterWord(StrEnum):
@@ -57,7 +59,7 @@ def register(app: Any) -> None:
         ] = "quick",
         max_rows: Annotated[int, typer.Option(min=1, help="Use no more rows.")] = MAX_ROWS,
         jobs: Annotated[int, typer.Option(min=1, help="Threads.")] = 1,
-        seed: Annotated[int, typer.Option(min=0, help="For everything random.")] = 0,
+        seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="For everything random.")] = 0,
         as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
     ) -> None:
         """Fit a model with error bars to a table, and write it to a folder."""

@@ -13,13 +13,13 @@ import numpy as np
 
 from deltauq.data.files import written_whole
 from deltauq.tables.apart import Difference, set_apart
-from deltauq.tables.errors import TableError, did_you_mean
+from deltauq.tables.errors import TableError, did_you_mean, require_pandas
 from deltauq.tables.files import read_frame
 from deltauq.tables.judging import Group, Judged, group, judge_classes, judge_numbers
 from deltauq.tables.model import TableModel
 from deltauq.tables.problem import REGRESSION
 from deltauq.tables.rights import give_usual_rights
-from deltauq.tables.schema import DATE, NUMBER, WORD, days, is_unhashable, kind_of, plain_floats
+from deltauq.tables.schema import DATE, NUMBER, WORD, dates, days, is_unhashable, kind_of, plain_floats
 from deltauq.tables.slices import Worse, cut, worst
 from deltauq.tables.text import FLAGS
 
@@ -38,7 +38,7 @@ class UncertainRow:
     ----------
     row : int
         Its number in the table, from 1.
-    target, prediction : float, or a class
+    target, prediction : float, a date in writing, or a class
     spread : float
         As in `Judged`.
     missed : bool
@@ -220,7 +220,9 @@ def _read(
         raise TableError(f"{model.target} holds lists or records: there is nothing to compare with in them.")
     rows = np.flatnonzero(kept)
     if model.task == REGRESSION:
-        return X.iloc[rows].reset_index(drop=True), _target_numbers(column), rows + 1
+        if model.origin:
+            notes.append(f"{model.target} is a date: errors, σ and widths are in days.")
+        return X.iloc[rows].reset_index(drop=True), _target_numbers(column, model.origin), rows + 1
     y = _target_classes(model, column)
     if unknown := int((y < 0).sum()):
         first = column[y < 0].iloc[0]
@@ -233,13 +235,17 @@ def _read(
     return X.iloc[rows[y >= 0]].reset_index(drop=True), y[y >= 0], rows[y >= 0] + 1
 
 
-def _target_numbers(column: pd.Series) -> np.ndarray:
-    """Return the targets of a regression, of shape (n,)."""
+def _target_numbers(column: pd.Series, origin: str) -> np.ndarray:
+    """Return the targets of a regression, of shape (n,): dates in days since the origin."""
     kind = kind_of(column)
+    if origin and kind != DATE:
+        raise TableError(f'{column.name} holds "{column.iloc[0]}", where dates are due.')
+    if origin:
+        return days(column, origin).to_numpy()
     if kind == WORD:
         raise TableError(f'{column.name} holds "{column.iloc[0]}", where numbers are due.')
     if kind == DATE:
-        raise TableError(f"{column.name} holds dates: models predict days from a first one of their own.")
+        raise TableError(f"{column.name} holds dates, where numbers are due.")
     y = (plain_floats(column) if kind == NUMBER else days(column)).to_numpy()
     if not np.all(np.isfinite(y)):
         raise TableError(f"{column.name} has infinite values.")
@@ -250,13 +256,21 @@ def _target_classes(model: TableModel, column: pd.Series) -> np.ndarray:
     """Return which class of the model each target is, of shape (n,), and -1 for one that it does not have."""
     known = {name: k for k, name in enumerate(model.classes)}
     if model.labels in ("int64", "float64"):
-        # Gaps make floats of integers, and 2.0 is found as 2.
-        values = plain_floats(column).tolist() if kind_of(column) == NUMBER else column.astype(str).tolist()
+        values = _class_numbers(column)
     elif model.labels == "bool":
         values = [FLAGS.get(str(value).strip().lower()) for value in column]
     else:
         values = column.astype(str).tolist()
     return np.array([known.get(value, -1) for value in values])
+
+
+def _class_numbers(column: pd.Series) -> list[Any]:
+    """Return classes that are numbers; what is none of them stays text, and is found nowhere."""
+    if require_pandas().api.types.is_integer_dtype(column):
+        # Not by way of floats, which do not tell large ones apart.
+        return [int(value) for value in column]
+    # Gaps make floats of integers, and 2.0 is found as 2.
+    return (plain_floats(column) if kind_of(column) == NUMBER else column.astype(str)).tolist()
 
 
 def _predict(
@@ -289,11 +303,17 @@ def _most_uncertain(
 ) -> list[UncertainRow]:
     rows = np.argsort(-judged.spread, kind="stable")[:N_UNCERTAIN]
     classes = model.classes
+
+    def told(value: float) -> float | str:
+        if not model.origin:
+            return float(value)
+        return str(np.datetime_as_string(dates(np.array(value), model.origin), unit="m"))
+
     return [
         UncertainRow(
             row=int(numbers[k]),
-            target=classes[y[k]] if classes else float(y[k]),
-            prediction=columns["prediction"][k] if classes else float(columns["prediction"][k]),
+            target=classes[y[k]] if classes else told(y[k]),
+            prediction=columns["prediction"][k] if classes else told(columns["prediction"][k]),
             spread=float(judged.spread[k]),
             missed=bool(judged.missed[k]),
             apart=apart,

@@ -6,7 +6,7 @@ import hashlib
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -72,7 +72,7 @@ def fit(
     anchors : {"data", "normal", "balanced", "kmeans"}, default="data"
         The prior P(R). Anchors are part of the model: those of "data" and "balanced" are rows of the table.
     n_anchors : int, default=20
-        K.
+        K, but no more than there are rows to train on.
     n_train_anchors : int, "auto" or "quick", default="quick"
         M. "auto" is that of `AnchoredRegressor`; "quick" makes about a tenth of its pairs.
     max_rows : int, optional
@@ -107,6 +107,9 @@ def fit(
         # Of networks that might have gained by more epochs, and of words that a fold has not met.
         warnings.simplefilter("ignore")
         rows = _part(data, build_columns(data.schema, scaled=model not in UNIT_FREE), coverage, random_state)
+        if n_anchors > len(rows.X):
+            settings = replace(settings, n_anchors=len(rows.X))
+            data.notes.append(f"Of {n_anchors:,} anchors, {len(rows.X):,} are used: the rows trained on.")
         choice = choose(settings, rows.X, rows.y, center, coverage, steps.done)
         anchored = settings.anchored(choice.center, len(rows.X)).fit(rows.X, rows.y)
         steps.done()
@@ -135,6 +138,7 @@ def fit(
         center=rows.middle,
         unit=rows.unit,
         labels=data.labels,
+        origin=data.origin,
         report=report,
         **parts,
     )

@@ -26,7 +26,7 @@ from deltauq.tables.model import Fitted, TableModel
 from deltauq.tables.problem import CLASSIFICATION, REGRESSION
 from deltauq.tables.rights import give_usual_rights
 from deltauq.tables.risk import RiskScale
-from deltauq.tables.schema import KINDS, Column, Schema
+from deltauq.tables.schema import KINDS, Column, Schema, dates
 from deltauq.tables.soundness import check_trees
 
 FORMAT, FORMAT_VERSION = "deltauq.table", 1
@@ -152,6 +152,7 @@ def _describe(model: TableModel, learnt: bytes) -> str:
         "unit": model.unit,
         "delta": model.delta,
         "labels": model.labels,
+        "origin": model.origin,
         "schema": [asdict(column) for column in model.schema.columns],
         "risk": None if model.risk is None else asdict(model.risk),
         "report": model.report,
@@ -245,6 +246,10 @@ def _assemble(metadata: dict[str, Any], parts: dict[str, Any]) -> TableModel:
     if task == REGRESSION:
         (low, high), (reverse_low, reverse_high) = risk["std"], risk["reverse"]
         risk = RiskScale((float(low), float(high)), (float(reverse_low), float(reverse_high)))
+    # Folders that were written before there was one predict a date in days.
+    origin = str(metadata.get("origin", "")) if task == REGRESSION else ""
+    if origin:
+        dates(np.zeros(1), origin)
     return TableModel(
         str(metadata["target"]),
         task,
@@ -256,5 +261,6 @@ def _assemble(metadata: dict[str, Any], parts: dict[str, Any]) -> TableModel:
         float(metadata["delta"]),
         risk,
         str(metadata["labels"]),
+        origin,
         dict(metadata["report"]),
     )

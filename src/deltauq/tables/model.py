@@ -18,7 +18,7 @@ from deltauq.tables.errors import require_pandas
 from deltauq.tables.files import read_frame
 from deltauq.tables.problem import REGRESSION
 from deltauq.tables.risk import LEVELS, RiskScale, reverse_scores
-from deltauq.tables.schema import Schema
+from deltauq.tables.schema import Schema, dates
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -88,6 +88,8 @@ class TableModel:
         Of a regression.
     labels : {"string", "int64", "float64", "bool"}
         What classes are written as.
+    origin : str
+        Of a date as target, the ISO timestamp that days are counted from; else empty.
     report : dict
         What fitting found, in plain values.
     """
@@ -102,6 +104,7 @@ class TableModel:
     delta: float = 0.0
     risk: RiskScale | None = None
     labels: str = "string"
+    origin: str = ""
     report: dict[str, Any] = field(default_factory=dict)
 
     def predict(self, table: Any, coverage: float | None = None) -> pd.DataFrame:
@@ -117,20 +120,26 @@ class TableModel:
         Returns
         -------
         predictions : DataFrame of n rows
-            Of a regression: `prediction`, `std`, `lower`, `upper` and `risk`. Of classes: `prediction`, for
+            Of a regression: `prediction`, `std`, `lower`, `upper` and `risk`. Of dates, all but `std`, in
+            days, and `risk` are timestamps in UTC. Of classes: `prediction`, for
             each class `probability_<class>` and `std_<class>`, and `set`, the list of classes that may be.
         """
         frame, _ = read_frame(table)
         columns = self.predict_columns(self.schema.read(frame.reset_index(drop=True)), coverage)
-        return require_pandas().DataFrame(columns, index=frame.index)
+        return require_pandas().DataFrame(self.dated(columns), index=frame.index)
 
     def predict_columns(self, X: pd.DataFrame, coverage: float | None = None) -> dict[str, Any]:
-        """Return the columns of `predict` for a table that was read by the schema."""
+        """Return the columns of `predict`, dates in days, for a table that was read by the schema."""
         coverage = self.coverage if coverage is None else coverage
         numbers = self._numbers(X)
         if self.task == REGRESSION:
             return self._regression_columns(numbers, coverage)
         return self._class_columns(numbers, coverage)
+
+    def dated(self, columns: dict[str, Any]) -> dict[str, Any]:
+        """Return what `predict_columns` gave with dates for days, where the target is a date."""
+        names = ("prediction", "lower", "upper") if self.origin else ()
+        return {**columns, **{name: dates(columns[name], self.origin) for name in names}}
 
     def save(self, folder: str | PathLike[str]) -> None:
         """Write the model to a folder, from which `deltauq.load` reads it.

@@ -10,10 +10,12 @@ import numpy as np
 from deltauq.tables.errors import TableError, did_you_mean, require_pandas
 from deltauq.tables.files import read_frame
 from deltauq.tables.schema import (
+    DATE,
     NUMBER,
     WORD,
     Schema,
     days,
+    first_stamp,
     is_unhashable,
     kind_of,
     learn_schema,
@@ -27,6 +29,8 @@ REGRESSION, CLASSIFICATION = "regression", "classification"
 TASKS = ("auto", REGRESSION, CLASSIFICATION)
 FEW_VALUES = 10
 """Whole numbers with no more different values than this are taken for classes."""
+LARGEST_CLASS = 2**63 - 1
+"""Classes that are larger whole numbers are written as words."""
 LARGEST_TARGET = 1e300
 """An interval around anything larger may leave the range of numbers."""
 
@@ -46,6 +50,8 @@ class UserTable:
         What the columns of X were made from.
     labels : {"string", "int64", "float64", "bool"}
         What classes were before they became strings.
+    origin : str
+        Of dates as targets of a regression, the ISO timestamp that days are counted from.
     notes : list of str
         What was left out or decided on the way.
     """
@@ -55,6 +61,7 @@ class UserTable:
     task: str
     schema: Schema
     labels: str = "string"
+    origin: str = ""
     notes: list[str] = field(default_factory=list)
 
 
@@ -94,10 +101,10 @@ def load_table(
         notes.append(f"{max_rows:,} of {len(frame):,} rows, drawn at random (--max-rows).")
         frame = frame.sample(max_rows, random_state=seed)
     frame = frame.reset_index(drop=True)
-    y, task, labels = _read_target(frame[target], task, notes)
+    y, task, labels, origin = _read_target(frame[target], task, notes)
     features = frame.drop(columns=target)
     schema = learn_schema(features, notes)
-    return UserTable(schema.read(features), y, task, schema, labels, notes)
+    return UserTable(schema.read(features), y, task, schema, labels, origin, notes)
 
 
 def _require_target(names: list[str], shared: list[str], target: str) -> None:
@@ -107,15 +114,17 @@ def _require_target(names: list[str], shared: list[str], target: str) -> None:
         raise TableError(f'there is no column "{target}": {did_you_mean(target, names)}')
 
 
-def _read_target(column: pd.Series, task: str, notes: list[str]) -> tuple[np.ndarray, str, str]:
-    """Return the targets, the task, and what classes were before they became strings."""
+def _read_target(column: pd.Series, task: str, notes: list[str]) -> tuple[np.ndarray, str, str, str]:
+    """Return the targets, the task, what classes were before they became strings, and the first date."""
     if is_unhashable(column):
         raise TableError(f"{column.name} holds lists or records: there is nothing to predict in them.")
     kind = kind_of(column)
     is_flag = require_pandas().api.types.infer_dtype(column, skipna=True) == "boolean"
-    if kind not in (NUMBER, WORD):
-        notes.append(f"{column.name} was taken as a number of days.")
-        column, kind = days(column), NUMBER
+    origin = first_stamp(column) if kind == DATE else ""
+    if kind not in (NUMBER, WORD) and task != CLASSIFICATION:
+        since = f" since {origin}" if origin else ""
+        notes.append(f"{column.name} was taken as a number of days{since}.")
+        column, kind, task = days(column), NUMBER, REGRESSION
     numbers = kind == NUMBER and not is_flag
     n_values = int(column.nunique())
     if n_values == 1:
@@ -128,7 +137,7 @@ def _read_target(column: pd.Series, task: str, notes: list[str]) -> tuple[np.nda
     if task == CLASSIFICATION:
         if n_values > len(column) / 2:
             raise TableError(f"{column.name} has {n_values:,} classes in {len(column):,} rows.")
-        return column.astype(str).to_numpy(dtype=object), task, _label_type(column, is_flag)
+        return column.astype(str).to_numpy(dtype=object), task, _label_type(column, is_flag), ""
     if floats is None:
         raise TableError(
             f"{column.name} is not numeric (first value: {column.iloc[0]}), as regression needs."
@@ -138,7 +147,7 @@ def _read_target(column: pd.Series, task: str, notes: list[str]) -> tuple[np.nda
         raise TableError(f"{column.name} has infinite values.")
     if np.abs(y).max() > LARGEST_TARGET:
         raise TableError(f"{column.name} has values beyond ±{LARGEST_TARGET:g}.")
-    return y, task, "float64"
+    return y, task, "float64", origin
 
 
 def _label_type(column: pd.Series, is_flag: bool) -> str:
@@ -146,5 +155,5 @@ def _label_type(column: pd.Series, is_flag: bool) -> str:
     if is_flag:
         return "bool"
     if types.is_integer_dtype(column):
-        return "int64"
+        return "int64" if int(column.max()) <= LARGEST_CLASS else "string"
     return "float64" if types.is_float_dtype(column) else "string"

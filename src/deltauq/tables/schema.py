@@ -163,6 +163,20 @@ def days(column: pd.Series, origin: str = "") -> pd.Series:
     return column / pandas.Timedelta(days=1)
 
 
+def first_stamp(column: pd.Series) -> str:
+    """Return the first of a column's dates as an ISO timestamp, which days may be counted from."""
+    return str(_stamps(column).min().isoformat())
+
+
+def dates(numbers: np.ndarray, origin: str) -> np.ndarray:
+    """Return days since an origin, of shape (n,), as timestamps in UTC; years end at 1 and at 9999."""
+    start = np.datetime64(require_pandas().Timestamp(origin).tz_convert(None), "ms")
+    day = np.timedelta64(1, "D")
+    first, last = ((np.datetime64(end) - start) / day for end in ("0001-01-01", "9999-12-31"))
+    steps = np.round(np.clip(numbers, first, last) * (day / np.timedelta64(1, "ms")))
+    return np.asarray(start + steps.astype("timedelta64[ms]"))
+
+
 def plain_floats(column: pd.Series) -> pd.Series:
     """Return a column of numbers, decimals or flags as floats, with NaN where values are missing."""
     return require_pandas().Series(
@@ -183,7 +197,7 @@ def _learn(column: pd.Series) -> tuple[Column, str]:
     if kind == WORD and column.nunique() > MANY_WORDS * len(column):
         return Column(name, kind), "words that hardly repeat"
     if kind == DATE:
-        return Column(name, kind, origin=_stamps(column).min().isoformat()), ""
+        return Column(name, kind, origin=first_stamp(column)), ""
     if kind == WORD:
         return Column(name, kind, words=tuple(sorted(_read_words(column).unique()))), ""
     return Column(name, kind), ""

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deltauq.data.files import written_whole
-from deltauq.tables.errors import TableError, did_you_mean, require_pyarrow
-from deltauq.tables.files import ARROW, PARQUET, TableStream, open_table
+from deltauq.tables.errors import TableError, did_you_mean
+from deltauq.tables.files import TableStream, open_table
 from deltauq.tables.model import TableModel
 from deltauq.tables.rights import give_usual_rights
 from deltauq.tables.risk import LEVELS
+from deltauq.tables.writing import Writer, is_output
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 BATCH_ROWS = 65_536
-CSV = (".csv", ".tsv", ".txt")
 
 
 @dataclass(frozen=True)
@@ -174,11 +173,12 @@ def predict_stream(
     tally = Tally(ignored=_ignored(model, stream, keep))
     with ExitStack() as stack:
         part = stack.enter_context(written_whole(out))
-        writer = stack.enter_context(_Writer(part, out))
+        writer = stack.enter_context(Writer(part, out))
         for batch in stream.batches:
             first_row = stream.first_row + tally.rows
+            kept = writer.keep(batch.select(list(keep)))
             columns = _predict_batch(model, batch, stream.commas, coverage, strict, first_row, tally)
-            writer.write(batch.select(list(keep)), columns)
+            writer.write(kept, columns)
             tally.rows += batch.num_rows
             if progress is not None:
                 progress(tally.rows, stream.n_rows)
@@ -193,7 +193,7 @@ def predict_stream(
 
 def check_output(out: Path) -> None:
     """Refuse a name that says nothing of the format, before any work is done."""
-    if out.suffix.lower() not in (*PARQUET, *ARROW, *CSV) and _inner(out) not in CSV:
+    if not is_output(out):
         raise TableError(f"cannot write {out}: its name must end in .parquet, .arrow, .csv or .csv.gz.")
 
 
@@ -257,67 +257,4 @@ def _predict_batch(
             raise TableError(f'the column "{name}" holds "{first}", which training has not met.')
     columns = model.predict_columns(X, coverage)
     tally.risk.update(columns.get("risk", ()))
-    return columns
-
-
-class _Writer:
-    """Writes batches to a file, in the format that the final name asks for."""
-
-    def __init__(self, part: Path, out: Path) -> None:
-        self._part, self._out = part, out
-        self._stack = ExitStack()
-        self._writer: Any = None
-
-    def __enter__(self) -> _Writer:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._stack.close()
-
-    def close(self) -> None:
-        """Finish the file."""
-        self._stack.close()
-
-    def write(self, kept: pa.RecordBatch, columns: dict[str, Any]) -> None:
-        """Add the rows of a batch: columns that are kept, then those of the predictions."""
-        pa = require_pyarrow()
-        is_text = self._out.suffix.lower() not in (*PARQUET, *ARROW)
-        if is_text and "set" in columns:
-            columns = {**columns, "set": [json.dumps(row, ensure_ascii=False) for row in columns["set"]]}
-        arrays = [*kept.columns, *(pa.array(values) for values in columns.values())]
-        batch = pa.RecordBatch.from_arrays(arrays, names=[*kept.schema.names, *columns])
-        if self._writer is None:
-            self._writer = self._stack.enter_context(_open_writer(self._part, self._out, batch.schema))
-        self._writer.write_batch(batch)
-
-    def describe(self, words: dict[str, str]) -> None:
-        """Let a Parquet file say something of itself."""
-        self._writer.add_key_value_metadata(words)
-
-
-@contextmanager
-def _open_writer(part: Path, out: Path, schema: Any) -> Iterator[Any]:
-    pa = require_pyarrow()
-    if out.suffix.lower() in PARQUET:
-        from pyarrow import parquet
-
-        with parquet.ParquetWriter(part, schema) as writer:
-            yield writer
-    elif out.suffix.lower() in ARROW:
-        with pa.OSFile(str(part), "wb") as file, pa.ipc.new_file(file, schema) as writer:
-            yield writer
-    else:
-        from pyarrow import csv
-
-        packed = "gzip" if out.suffix.lower() == ".gz" else None
-        options = csv.WriteOptions(delimiter="\t" if _inner(out) == ".tsv" or out.suffix == ".tsv" else ",")
-        with (
-            pa.output_stream(str(part), compression=packed) as file,
-            csv.CSVWriter(file, schema, write_options=options) as writer,
-        ):
-            yield writer
-
-
-def _inner(out: Path) -> str:
-    """Return what stands before ``.gz``."""
-    return Path(out.stem).suffix.lower() if out.suffix.lower() == ".gz" else ""
+    return model.dated(columns)

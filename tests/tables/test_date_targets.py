@@ -1,0 +1,98 @@
+"""A date as target: dates go in, and dates come out."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import deltauq
+from deltauq.tables import TableError, evaluate, fit, predict_file
+from deltauq.tables.folder import METADATA, _digest
+from deltauq.tables.schema import dates
+
+DAY = pd.Timedelta(days=1)
+
+
+@pytest.fixture(scope="module")
+def table():
+    rng = np.random.default_rng(0)
+    area = rng.uniform(0, 300, 120)
+    sold = pd.Timestamp("2024-02-01") + pd.to_timedelta((area + rng.normal(0, 9, 120)).round(), unit="D")
+    return pd.DataFrame({"area": area, "rooms": rng.integers(1, 7, 120), "sold": sold})
+
+
+@pytest.fixture(scope="module")
+def model(table):
+    return fit(table, "sold", model="tree")
+
+
+def test_predictions_are_those_of_the_days_from_the_origin(model, table):
+    first = table.sold.min()
+    by_days = fit(table.assign(sold=(table.sold - first) / DAY), "sold", model="tree").predict(table)
+    found = model.predict(table)
+    for name in ("prediction", "lower", "upper"):
+        np.testing.assert_allclose((found[name] - first) / DAY, by_days[name], atol=1e-6)
+    np.testing.assert_allclose(found["std"], by_days["std"])
+    assert f"sold was taken as a number of days since {first.isoformat()}+00:00." in model.report["notes"]
+
+
+def test_a_folder_and_every_format_hold_them(model, table, tmp_path):
+    model.save(tmp_path / "model")
+    again, expected = deltauq.load(tmp_path / "model"), model.predict(table)
+    table.drop(columns="sold").to_csv(tmp_path / "new.csv", index=False)
+    for name in ("out.csv", "out.parquet", "out.arrow"):
+        predict_file(again, tmp_path / "new.csv", tmp_path / name, batch_rows=50)
+    stamps = ["prediction", "lower", "upper"]
+    pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "out.parquet"), expected)
+    pd.testing.assert_frame_equal(pd.read_feather(tmp_path / "out.arrow"), expected)
+    written = pd.read_csv(tmp_path / "out.csv", parse_dates=stamps)
+    pd.testing.assert_frame_equal(written, expected, check_dtype=False)
+
+
+def test_a_folder_without_an_origin_predicts_days(model, table, tmp_path):
+    model.save(tmp_path / "model")
+    metadata = json.loads((tmp_path / "model" / METADATA).read_text())
+    for change in ({"origin": "once upon a time"}, {"origin": "2024-01-01"}, {}):
+        other = {name: value for name, value in metadata.items() if name != "origin"} | change
+        (tmp_path / "model" / METADATA).write_text(json.dumps({**other, "sha256": _digest(other)}))
+        if change:
+            with pytest.raises(deltauq.tables.ModelFolderError, match="describes no model"):
+                deltauq.load(tmp_path / "model")
+    found = deltauq.load(tmp_path / "model").predict(table)
+    days = (model.predict(table).prediction - table.sold.min()) / DAY
+    np.testing.assert_allclose(found.prediction, days, atol=1e-6)
+
+
+@pytest.mark.parametrize("written", [False, True])
+def test_evaluation_compares_dates(written, model, table):
+    fresh = table.assign(sold=table.sold.dt.strftime("%Y-%m-%d")) if written else table
+    found, predicted = evaluate(model, fresh), model.predict(table)
+    error = (predicted.prediction - table.sold).abs() / DAY
+    assert found.judged.metrics["mae"] == pytest.approx(error.mean(), rel=1e-6)
+    inside = (predicted.lower <= table.sold) & (table.sold <= predicted.upper)
+    assert found.judged.metrics["coverage"] == pytest.approx(inside.mean())
+    assert found.notes == ["sold is a date: errors, σ and widths are in days."]
+    first = found.uncertain[0]
+    assert pd.Timestamp(first.target) == table.sold[first.row - 1]
+    assert pd.Timestamp(first.prediction) == predicted.prediction[first.row - 1].floor("min")
+    json.dumps(found.numbers())
+
+
+def test_numbers_are_no_dates_to_compare_with(model, table):
+    with pytest.raises(TableError, match=r'sold holds "7(\.0)?", where dates are due'):
+        evaluate(model, table.assign(sold=7))
+
+
+def test_dates_as_classes_are_written_as_they_are(table):
+    months = table.assign(sold=table.area.gt(150).map({True: "2024-06-01", False: "2024-01-01"}))
+    model = fit(months, "sold", task="classification", model="linear")
+    assert model.classes == ["2024-01-01", "2024-06-01"]
+    stamped = months.assign(sold=pd.to_datetime(months.sold))
+    assert evaluate(model, stamped).judged.metrics["accuracy"] > 0.9
+
+
+def test_the_calendar_has_ends():
+    found = dates(np.array([-np.inf, -1e300, -0.5, 0.0, 1.25, 1e9]), "2024-01-01T00:00:00+00:00")
+    expected = ["0001-01-01", "0001-01-01", "2023-12-31T12", "2024-01-01", "2024-01-02T06", "9999-12-31"]
+    assert found.tolist() == np.array(expected, dtype="datetime64[ms]").tolist()
