@@ -25,11 +25,11 @@ TASKS = ("train", "predict", "predict-one", "spent")
 KERNELS = {
     "fused": ("triton",),
     "convolutions": ("conv", "fprop", "dgrad", "wgrad", "gemm", "xmma", "cutlass", "cudnn", "nvjet"),
-    "normalisation": ("batch_norm", "relu", "add", "mul"),
-    "optimiser": ("multi_tensor", "sgd", "optimizer"),
+    "normalisation": ("batch_norm", "relu", "add", "mul", "sgd", "optimizer"),
 }
 """What a kernel belongs to, by words in its name; the first that fits counts. The compiler writes batch norm,
-activations and sums into kernels of its own, which are named after it."""
+activations and sums into kernels of its own, which are named after it; nearly all of what is then left to
+normalisation is the optimiser's step (`multi_tensor_apply`)."""
 
 
 def cells(profile: str) -> list[Cell]:
@@ -232,10 +232,11 @@ EXPERIMENT = Experiment(
         ),
         TableView(
             "What an epoch of training is spent on",
-            ("epoch", "convolutions", "fused", "normalisation", "optimiser", "rest", "idle"),
+            ("epoch", "convolutions", "fused", "normalisation", "rest", "idle"),
             "network",
             best=None,
             where={"task": "spent"},
+            labels={"normalisation": "optimiser and sums"},
             note="Seconds of the epoch, and shares of them by the profiler's count. fused: batch norm, "
             "activations, sums and casts, as the compiler joins them. idle: the card waits.",
         ),
