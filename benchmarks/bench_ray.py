@@ -126,6 +126,8 @@ def compare(folder: Path, n_anchors: int, n: int) -> float:
         )
     whole, parts = (parquet.read_table(folder / f"{way}.parquet") for way in WAYS)
     assert parts.equals(whole), "Ray's rows are not those of the single path"
+    read, write = ((folder / name).stat().st_size / n for name in ("table.parquet", "single.parquet"))
+    print(f"K = {n_anchors}: a row takes {read:.0f} bytes to read and {write:.0f} to write")
     ratio = seconds["single"] / seconds["ray"]
     short = "" if min(seconds.values()) >= LEAST_SECONDS else " (shorter than a minute: no fair comparison)"
     print(f"K = {n_anchors}: Ray has {ratio:.2f} times the rows per second of the single path{short}")

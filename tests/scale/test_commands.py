@@ -5,13 +5,16 @@ import os
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pandas as pd
 import pytest
 
 from deltauq.cli import main
+from deltauq.cli.folders import use_data
 from deltauq.experiments import ResultStore, get_experiment
-from deltauq.scale import predict_parts
+from deltauq.scale import ClusterError, predict_parts
+from deltauq.scale.running import _result
 
 COMMAND = [sys.executable, "-m", "deltauq.cli"]
 
@@ -61,6 +64,65 @@ def test_what_does_not_fit_together_is_told_in_one_line(complain, model, rows, t
     assert "give --backend ray as well" in complain(*predict, "--address", "auto")
     assert "give --backend ray as well" in complain("reproduce", "table1", "--address", "auto")
     assert "'spark'" in complain(*predict, "--backend", "spark")
+
+
+def test_patterns_and_urls_without_ray_are_told_in_one_line(complain, model, rows, tmp_path):
+    for source in (f"{tmp_path}/no*.parquet", f"{tmp_path}/?.csv", "s3://bucket/rows.parquet"):
+        said = complain("predict", model, source, "-o", tmp_path / "out.csv")
+        assert said == f"deltauq: {source} does not exist: patterns and URLs need --backend ray\n"
+    said = complain("predict", model, rows / "0.parquet", "-o", "s3://bucket/out.csv")
+    assert said == "deltauq: cannot write s3://bucket/out.csv: URLs need --backend ray\n"
+
+
+def test_names_that_are_nothing_are_told_in_one_line(complain, model, rows, tmp_path):
+    pytest.importorskip("ray", reason="ray is not installed")
+    ray = ["--backend", "ray"]
+    assert "an empty name is no file" in complain("predict", model, "", "-o", tmp_path / "out", *ray)
+    assert "an empty name is no file" in complain("predict", model, rows / "0.parquet", "-o", "", *ray)
+
+
+def test_the_folder_of_data_is_the_same_one_from_every_folder(monkeypatch, tmp_path):
+    (tmp_path / "data").mkdir()
+    monkeypatch.chdir(tmp_path)
+    for before, asked in (("elsewhere", Path("data")), ("data", None)):
+        monkeypatch.setenv("DELTAUQ_DATA", before)
+        use_data(asked)
+        assert os.environ["DELTAUQ_DATA"] == str(tmp_path / "data")
+    monkeypatch.delenv("DELTAUQ_DATA")
+    use_data(None)
+    assert "DELTAUQ_DATA" not in os.environ
+
+
+def test_a_ray_that_does_not_start_is_told_in_one_line(complain, monkeypatch, model, rows, tmp_path):
+    ray = pytest.importorskip("ray", reason="ray is not installed")
+
+    def start(*_, **__):
+        raise Exception("The current node timed out during startup.\nMore of it.")
+
+    monkeypatch.setattr(ray, "init", start)
+    said = complain("predict", model, f"{rows}/*.parquet", "-o", tmp_path / "out", "--backend", "ray")
+    assert said == "deltauq: Ray cannot be started: The current node timed out during startup.\n"
+
+
+@pytest.mark.parametrize("kind", ["unsent", "unread", "missing"])
+def test_a_worker_that_lacks_a_package_is_told_of(monkeypatch, kind):
+    ray = pytest.importorskip("ray", reason="ray is not installed")
+    missing = ModuleNotFoundError("No module named 'deltauq'")
+    cause = {
+        "unsent": RuntimeError(f"The remote function failed to import on the worker. Why:\n\n{missing}"),
+        "unread": ray.exceptions.RaySystemError(missing, "Traceback"),
+        "missing": missing,
+    }[kind]
+
+    def get(_):
+        raise ray.exceptions.RayTaskError("perform", "Traceback", cause)
+
+    monkeypatch.setattr(ray, "get", get)
+    said = (
+        r"^A worker of Ray cannot do 7 \(No module named 'deltauq'\): every machine needs deltauq in the same"
+    )
+    with pytest.raises(ClusterError, match=said):
+        _result(ray, None, 7)
 
 
 def test_a_cluster_that_does_not_answer_is_told_in_one_line(complain, model, rows, tmp_path):

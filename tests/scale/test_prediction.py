@@ -3,6 +3,7 @@
 import gzip
 import json
 import shutil
+import sys
 
 import fsspec
 import numpy as np
@@ -12,7 +13,7 @@ import pytest
 from pyarrow import parquet
 from sklearn.ensemble import RandomForestRegressor
 
-from deltauq.scale import predict_parts, run_here
+from deltauq.scale import ClusterError, predict_parts, run_here
 from deltauq.scale.prediction import MANIFEST
 from deltauq.tables import TableError, fit, load, predict_file
 
@@ -98,6 +99,48 @@ def test_parts_of_another_prediction_are_not_mixed_in(model, houses, rows, tmp_p
         predict(model, copy / "*.parquet", copy)
 
 
+def test_a_strict_run_refuses_parts_that_another_run_has_let_pass(model, rows, tmp_path):
+    said = r'0.parquet: . rows have words in "town" that training has not met, such as "Rome"'
+    predict(model, rows / "*.parquet", tmp_path / "out")
+    with pytest.raises(TableError, match=said):
+        predict(model, rows / "*.parquet", tmp_path / "out", strict=True, run=None)
+    predict(model, rows / "*.parquet", tmp_path / "more", keep=[])
+    with pytest.raises(TableError, match=r"0.parquet: Columns that the model was not trained on: id"):
+        predict(model, rows / "*.parquet", tmp_path / "more", keep=[], strict=True, run=None)
+
+
+def test_two_runs_of_the_same_prediction_do_not_harm_each_other(model, rows, expected, tmp_path, monkeypatch):
+    out, write = tmp_path / "out", parquet.ParquetWriter.write_batch
+
+    def write_while_the_other_ends(writer, batch):
+        monkeypatch.setattr(parquet.ParquetWriter, "write_batch", write)
+        predict(model, rows / "*.parquet", out)  # from the beginning to the manifest
+        write(writer, batch)
+
+    monkeypatch.setattr(parquet.ParquetWriter, "write_batch", write_while_the_other_ends)
+    assert predict(model, rows / "*.parquet", out).rows == len(expected)
+    assert contents(out) == sorted([*NAMES, MANIFEST])
+    pd.testing.assert_frame_equal(joined(out), expected, check_exact=True)
+
+
+def test_a_worker_without_the_package_of_a_model_is_told_of(houses, rows, tmp_path, monkeypatch):
+    (tmp_path / "owncode.py").write_text(
+        "from sklearn.tree import DecisionTreeRegressor\nclass Own(DecisionTreeRegressor):\n    pass\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    import owncode
+
+    fit(houses[:300].drop(columns="id"), "price", model=owncode.Own()).save(tmp_path / "model")
+
+    def run(work, tasks):
+        monkeypatch.setattr(sys, "path", [folder for folder in sys.path if folder != str(tmp_path)])
+        monkeypatch.delitem(sys.modules, "owncode")
+        return run_here(work, tasks)
+
+    with pytest.raises(ClusterError, match=r"cannot load the model \(.*owncode.*every machine needs deltauq"):
+        predict(tmp_path / "model", rows / "*.parquet", tmp_path / "out", trust=["owncode.Own"], run=run)
+
+
 def test_a_part_that_fails_names_its_file_and_row_and_keeps_the_rest(model, rows, tmp_path):
     copy, out = shutil.copytree(rows, tmp_path / "rows"), tmp_path / "out"
     table = parquet.read_table(copy / "1.parquet").to_pandas().fillna(0).astype({"area": str})
@@ -117,6 +160,42 @@ def test_files_of_every_kind_are_parts(model, rows, houses, expected, tmp_path):
     done = predict(model, tmp_path / "*.*", tmp_path / "out", keep=[])
     assert done.rows == 99
     pd.testing.assert_frame_equal(joined(tmp_path / "out"), load(model).predict(table[:99]))
+
+
+def test_patterns_pass_over_hidden_names_and_files_without_rows(model, rows, houses, tmp_path):
+    table = houses[:60].drop(columns="price").to_csv(index=False)
+    header = table.splitlines()[0] + "\n"
+    (tmp_path / "_rows").mkdir()
+    (tmp_path / "_rows" / "_temporary").mkdir()
+    for name, content in (
+        *(("a.csv", header), ("b.csv", table), ("_SUCCESS", ""), (".c.csv", table), ("_d.csv", table)),
+        *(("e.csv.gz", gzip.compress(header.encode())), ("_temporary/f.csv", table)),
+    ):
+        content = content.encode() if isinstance(content, str) else content
+        (tmp_path / "_rows" / name).write_bytes(content)
+    for number, pattern in enumerate(("*", "**", "?.csv", "_d.csv")):
+        assert predict(model, tmp_path / "_rows" / pattern, tmp_path / f"out{number}").rows == 60
+    with pytest.raises(TableError, match="has no rows"):
+        predict(model, tmp_path / "_rows" / "a*.csv", tmp_path / "none")
+
+
+def test_what_is_kept_has_one_type(model, rows, tmp_path):
+    copy = shutil.copytree(rows, tmp_path / "rows")
+    table = parquet.read_table(copy / "1.parquet")
+
+    def write(column):
+        parquet.write_table(table.set_column(0, "id", column), copy / "1.parquet")
+
+    write(table["id"].cast(pa.string()))
+    with pytest.raises(
+        TableError, match=r'"id" cannot be kept: it is int64 in .*0.pa.* and string in .*1.pa'
+    ):
+        predict(model, copy / "*.parquet", tmp_path / "out", run=None)
+    assert not (tmp_path / "out").exists()
+    predict(model, copy / "*.parquet", tmp_path / "others", keep=["town"])
+    write(table["id"].dictionary_encode())
+    predict(model, copy / "*.parquet", tmp_path / "out")
+    assert parquet.read_table(tmp_path / "out")["id"].type == pa.int64()
 
 
 def test_models_that_round_give_the_same_to_rounding(houses, rows, tmp_path):
@@ -178,7 +257,8 @@ def test_bad_input_is_refused_before_anything_is_run(model, rows, tmp_path):
         (rows / "*.csv", {}, "does not exist"),
         (rows, {}, r"is a folder: name its files, such as .*/\*\.parquet"),
         ("nowhere://rows/*.parquet", {}, "cannot read nowhere"),
-        (pattern, {"keep": ["idd"]}, 'no column "idd" to keep: did you mean "id"'),
+        ("", {}, "an empty name is no file"),
+        (pattern, {"keep": ["idd"]}, '0.parquet: there is no column "idd" to keep: did you mean "id"'),
         (pattern, {"coverage": 1.5}, "between 0 and 1"),
         (pattern, {"strict": True, "keep": []}, "not trained on: id"),
     ):

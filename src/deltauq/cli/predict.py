@@ -52,6 +52,7 @@ def register(app: Any) -> None:
         words = {"keep": keep or [], "coverage": coverage, "strict": strict}
         run = chosen_run(backend, address)
         if run is None:
+            _check_plain(file, out)
             done = run_predict(model, Path(file), Path(out), words, trust or [])
         else:
             done = run_predict_parts(model, file, out, words, trust or [], run)
@@ -64,6 +65,14 @@ def register(app: Any) -> None:
         levels = ", ".join(f"{level} {count:,}" for level, count in done.risk.items())
         print(f"{done.rows:,} rows{f'; risk: {levels}' if levels else ''}.")
         print(f"Predictions: {place}")
+
+
+def _check_plain(file: str, out: str) -> None:
+    """Refuse, without Ray, what only Ray's way can read or write."""
+    if any(word in file for word in ("*", "?", "://")) and not Path(file).exists():
+        raise BadInput(f"{file} does not exist: patterns and URLs need --backend ray")
+    if "://" in out:
+        raise BadInput(f"cannot write {out}: URLs need --backend ray")
 
 
 def run_predict(model: Path, file: Path, out: Path, words: dict[str, Any], trust: list[str]) -> "Predicted":
@@ -119,11 +128,13 @@ def run_predict_parts(
     """
     from deltauq.scale import ClusterError, predict_parts
 
-    with told_in_one_line(), complaint_about(Path(out)), counting_bar("rows") as tick:
+    with told_in_one_line(), counting_bar("rows") as tick:
         try:
             with warnings.catch_warnings(record=True) as warned:
                 done = predict_parts(model, source, out, trust=trust, run=run, progress=tick, **words)
         except ClusterError as error:
             raise BadInput(str(error)) from error
+        except OSError as error:
+            raise BadInput(f"cannot write {out}: {error.strerror or error}") from error
     notes = (str(warning.message) for warning in warned if warning.category is UserWarning)
     return replace(done, notes=[*notes, *done.notes])

@@ -21,6 +21,8 @@ def reach(url: str) -> tuple[Any, str]:
         from fsspec.core import url_to_fs
     except ImportError as error:
         raise ImportError("files by URL need fsspec: pip install 'deltauq[ray]'.") from error
+    if not url:
+        raise TableError("an empty name is no file and no folder.")
     with complaints_of(url):
         return url_to_fs(url)
 

@@ -15,10 +15,10 @@ from typing import Any
 
 from deltauq._version import __version__
 from deltauq.data.files import written_whole
-from deltauq.scale.parts import Part, list_parts, open_part
+from deltauq.scale.parts import Part, list_parts, naming, open_part
 from deltauq.scale.places import OutputFolder
-from deltauq.scale.running import Run, run_on_ray
-from deltauq.tables.errors import TableError
+from deltauq.scale.running import ClusterError, Run, run_on_ray
+from deltauq.tables.errors import ModelFolderError, TableError
 from deltauq.tables.files import UNREADABLE, open_parquet
 from deltauq.tables.folder import FILES, load, read_metadata
 from deltauq.tables.model import TableModel
@@ -77,13 +77,15 @@ def predict_parts(
     loaded = load(model, trust)
     coverage = loaded.coverage if coverage is None else coverage
     check_coverage(loaded, coverage)
-    parts = list_parts(fspath(source))
-    with open_part(parts[0]) as stream:
+    parts = list_parts(fspath(source), keep)
+    with naming(parts[0].source), open_part(parts[0]) as stream:
         check_columns(loaded, stream, keep, strict)
     folder = OutputFolder(fspath(out))
     folder.make()
     job = _digest([FORMAT, read_metadata(model)["sha256"], list(keep), coverage])
     tallies = _find_done(folder, parts, job)
+    if strict:
+        _refuse_notes(loaded, parts, tallies)
     total = None if any(part.rows is None for part in parts) else sum(part.rows or 0 for part in parts)
     done = sum(tally.rows for tally in tallies.values())
     work = PartPredictor(_read_folder(model), tuple(trust), folder.url, tuple(keep), coverage, strict, job)
@@ -136,7 +138,14 @@ class PartPredictor:
             warnings.simplefilter("ignore")  # of versions: whoever began this was warned
             for file, content in self.files.items():
                 (Path(name) / file).write_bytes(content)
-            model = load(name, self.trust)
+            try:
+                model = load(name, self.trust)
+            except ModelFolderError as error:
+                # Whoever began this has loaded it: it is the worker that differs.
+                raise ClusterError(
+                    f"A worker cannot load the model ({str(error.__cause__ or error).rstrip('.')}): every "
+                    "machine needs deltauq in the same version, and the packages of what is trusted."
+                ) from error
         anchored = model.fitted.model
         members: list[Any] = [anchored, anchored.estimator_, getattr(anchored, "center_", None)]
         for member in members:
@@ -146,28 +155,36 @@ class PartPredictor:
 
     def __call__(self, part: Part) -> Tally:
         """Predict a part into its file, and return what was counted."""
-        return OutputFolder(self.out).put(part.name, partial(self._write, part))
+        folder = OutputFolder(self.out)
+        try:
+            return folder.put(part.name, partial(self._write, part))
+        except FileNotFoundError:
+            # Another run of the same prediction may have ended, and removed what was unfinished.
+            said = _read_footer(folder, part.name)
+            if said is None or not _fits(said, part, self.job):
+                raise
+            return Tally.read(said["tally"])
 
     def _write(self, part: Part, path: Path) -> Tally:
-        try:
-            with open_part(part) as stream:
-                return predict_stream(
-                    self.model,
-                    stream,
-                    part.source,
-                    path,
-                    keep=self.keep,
-                    coverage=self.coverage,
-                    strict=self.strict,
-                    footer=lambda tally: {FOOTER: json.dumps(_footer(part, self.job, tally))},
-                )
-        except TableError as error:
-            # Of many files, which one.
-            raise error if part.source in str(error) else TableError(f"{part.source}: {error}") from error
+        with naming(part.source), open_part(part) as stream:
+            return predict_stream(
+                self.model,
+                stream,
+                part.source,
+                path,
+                keep=self.keep,
+                coverage=self.coverage,
+                strict=self.strict,
+                footer=lambda tally: {FOOTER: json.dumps(_footer(part, self.job, tally))},
+            )
 
 
 def _footer(part: Part, job: str, tally: Tally) -> dict[str, Any]:
     return {"job": job, "part": asdict(part), "tally": tally.plain()}
+
+
+def _fits(said: dict[str, Any], part: Part, job: str) -> bool:
+    return said["job"] == job and said["part"] == asdict(part)
 
 
 def _find_done(folder: OutputFolder, parts: list[Part], job: str) -> dict[str, Tally]:
@@ -181,13 +198,20 @@ def _find_done(folder: OutputFolder, parts: list[Part], job: str) -> dict[str, T
         said = _read_footer(folder, name)
         if said is None:
             continue
-        if said["job"] != job or said["part"] != asdict(by_name[name]):
+        if not _fits(said, by_name[name], job):
             raise TableError(
                 f"{folder.url} holds predictions by another model, of another table or with other columns "
                 f"({name}): name another folder, or remove it."
             )
         tallies[name] = Tally.read(said["tally"])
     return tallies
+
+
+def _refuse_notes(model: TableModel, parts: list[Part], tallies: dict[str, Tally]) -> None:
+    """Refuse parts that a run that was not strict has let pass."""
+    for part in parts:
+        if part.name in tallies and (notes := tallies[part.name].predicted(model).notes):
+            raise TableError(f"{part.source}: {notes[0]}")
 
 
 def _read_footer(folder: OutputFolder, name: str) -> dict[str, Any] | None:
@@ -205,7 +229,7 @@ def _finish(
 ) -> None:
     """Write the manifest, and remove what workers that died have left."""
     for name in folder.names():
-        if name.startswith((".part-", f".{MANIFEST}")) and name.endswith(".part"):
+        if name.startswith(".part-") and name.endswith(".part"):
             folder.remove(name)
     manifest = {
         "format": FORMAT,

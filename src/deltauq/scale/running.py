@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import socket
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -22,6 +23,8 @@ RETRIES = 3
 """How often a task is given to another worker after its own has died; its own exceptions are not retried."""
 IN_FLIGHT = 1_000
 """The most tasks that Ray is asked for at a time: enough for it to fill a cluster, however many there are."""
+UNSENT = "failed to import on the worker"
+"""What Ray says of a function that a worker cannot unpack, for want of a package."""
 STORE_BYTES = 256 * 2**20
 """Shared memory of a Ray of our own; what does not fit, such as a larger model, goes to the disk."""
 
@@ -122,7 +125,7 @@ def _connected(ray: ModuleType, address: str, n_jobs: int | None) -> Iterator[No
             logging_level=logging.ERROR,
             **(own if address == LOCAL else {}),
         )
-    except (OSError, ValueError, RuntimeError) as error:
+    except Exception as error:  # Ray raises a bare one where a node is late
         tried = "started" if address == LOCAL else f"reached at {address!r}"
         raise ClusterError(f"Ray cannot be {tried}: {_first_line(error)}") from error
     try:
@@ -152,9 +155,21 @@ def _result(ray: ModuleType, reference: Any, task: Any) -> Any:
     try:
         return ray.get(reference)
     except ray.exceptions.RayTaskError as error:
-        raise error.cause from error
+        cause = error.cause
+        if isinstance(cause, (ModuleNotFoundError, ray.exceptions.RaySystemError)) or UNSENT in str(cause):
+            raise ClusterError(
+                f"A worker of Ray cannot do {task} ({_reason(cause)}): every machine needs deltauq in the "
+                "same version, and whatever else is imported here."
+            ) from error
+        raise cause from error
     except ray.exceptions.RayError as error:
         raise ClusterError(f"Ray gave {task} up after {RETRIES} retries: {_first_line(error)}") from error
+
+
+def _reason(cause: Exception) -> str:
+    """Return which package is missing, where that is what a worker complains of, or all that it says."""
+    missing = re.search(r"No module named '[^']+'", str(cause))
+    return missing[0] if missing else _first_line(cause).rstrip(".")
 
 
 def _first_line(error: Exception) -> str:
