@@ -127,7 +127,8 @@ def commands_page() -> dict[Path, str]:
         f"{GENERATED}# Commands",
         "",
         "Bad input is answered by one line and exit code 2. Needs `pip install 'deltauq[cli,report]'`; "
-        "`fit`, `predict`, `evaluate` and `export` the extra `tables` besides, `--backend ray` the extra `ray`.",
+        "`fit`, `predict`, `evaluate` and `export` the extra `tables` besides, `--backend ray` the extra "
+        "`ray`.",
     ]
     for command in app.registered_commands:
         parts += _command("deltauq", command)
