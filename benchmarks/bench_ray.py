@@ -22,36 +22,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
-import pyarrow as pa
+from bench_tables import TRAIN, TREES, make_rows, write_table
 from pyarrow import parquet
 from sklearn.ensemble import RandomForestRegressor
 
 from deltauq.tables import fit
 
 ROWS = {10: 9_000_000, 100: 5_000_000}
-COLUMNS, TRAIN, TREES, CORES, PIECE = 20, 2_000, 5, 2, 100_000
+CORES = 2
 LEAST_RATIO, LEAST_SECONDS = 0.7, 60
 # Linux counts in kibibytes, macOS in bytes.
 UNIT = 1 if sys.platform == "darwin" else 1024
-
-
-def make_rows(n: int, rng: np.random.Generator) -> pd.DataFrame:
-    """Columns of which four are discrete, and a noisy target `y`."""
-    X = rng.normal(size=(n, COLUMNS)).astype(np.float32)
-    X[:, :4] = rng.integers(0, 5, size=(n, 4))
-    frame = pd.DataFrame(X, columns=[f"x{k}" for k in range(COLUMNS)])
-    frame["y"] = 3 * np.sin(X[:, 5]) + X[:, 0] * X[:, 6] + np.abs(X[:, 7]) + 0.5 * rng.normal(size=n)
-    return frame
-
-
-def write_table(path: Path, n: int, rng: np.random.Generator) -> None:
-    """Write n rows in row groups of a piece each, never more than one in memory."""
-    schema = pa.Schema.from_pandas(make_rows(1, rng), preserve_index=False)
-    with parquet.ParquetWriter(path, schema) as writer:
-        for start in range(0, n, PIECE):
-            frame = make_rows(min(PIECE, n - start), rng)
-            writer.write_table(pa.Table.from_pandas(frame, schema, preserve_index=False))
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -40,3 +41,16 @@ def labelled() -> tuple[np.ndarray, np.ndarray]:
     centres = np.array([[0.0, 0.0], [2.0, 0.0], [0.0, 2.0]])
     y = np.repeat(["blue", "green", "red"], 30)
     return np.repeat(centres, 30, axis=0) + 0.7 * rng.normal(size=(90, 2)), y
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """Chromium, or a reason to skip."""
+    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if program is None:
+        pytest.skip("no chromium or chrome on this machine")
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield browser
+        browser.close()

@@ -1,7 +1,6 @@
 """The documentation site: complete, built without a complaint, and in need of no server."""
 
 import re
-import shutil
 import subprocess
 import sys
 from functools import partial
@@ -109,26 +108,20 @@ def address(site):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("width", [390, 1280])
-def test_pages_fit_the_screen_and_can_be_searched(address, width):
-    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    if program is None:
-        pytest.skip("no chromium or chrome on this machine")
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
-        page = browser.new_page(viewport={"width": width, "height": 900})
-        complaints = []
-        asked = []
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("request", lambda request: asked.append(request.url))
-        for name in ("index", "how-it-works", "own-data", "results", "api/estimators", "commands"):
-            page.goto(f"{address}/{name}.html")
-            assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), name
-            broken = "[...document.images].filter(i => i.offsetParent && !i.naturalWidth).map(i => i.src)"
-            assert page.evaluate(broken) == [], name
-        page.keyboard.press("/")
-        page.keyboard.type("conformalize")
-        page.wait_for_selector(".md-search-result__item")
-        browser.close()
+def test_pages_fit_the_screen_and_can_be_searched(address, width, browser):
+    page = browser.new_page(viewport={"width": width, "height": 900})
+    complaints = []
+    asked = []
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("request", lambda request: asked.append(request.url))
+    for name in ("index", "how-it-works", "own-data", "results", "api/estimators", "commands"):
+        page.goto(f"{address}/{name}.html")
+        assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), name
+        broken = "[...document.images].filter(i => i.offsetParent && !i.naturalWidth).map(i => i.src)"
+        assert page.evaluate(broken) == [], name
+    page.keyboard.press("/")
+    page.keyboard.type("conformalize")
+    page.wait_for_selector(".md-search-result__item")
+    page.close()
     assert not complaints
     assert all(url.startswith(address) for url in asked)

@@ -1,7 +1,5 @@
 """The results page in a real browser: everything that can be clicked is, and nothing may go wrong."""
 
-import shutil
-
 import numpy as np
 import pytest
 
@@ -32,18 +30,6 @@ def page_file(tmp_path_factory):
     file = folder / "results.html"
     file.write_text(render_results(accounts), encoding="utf-8")
     return file
-
-
-@pytest.fixture(scope="module")
-def browser():
-    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    if program is None:
-        pytest.skip("no chromium or chrome on this machine")
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
-        yield browser
-        browser.close()
 
 
 def assert_no_overflow(page):

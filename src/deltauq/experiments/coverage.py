@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import time
-from functools import lru_cache
 
 import numpy as np
 
-from deltauq.data.uci import UCI, SplitTable, load_uci
+from deltauq.data.uci import UCI
 from deltauq.experiments.runner import Cell, Experiment, Outcome
+from deltauq.experiments.uci import uci_table
 from deltauq.metrics import mae, spearman
 from deltauq.report import TableView
 
@@ -79,12 +79,6 @@ def run(cell: Cell, profile: str) -> Outcome:
 def promised(n: int, level: float) -> float:
     """Return the share of targets that intervals hold on average, from n held-out rows without ties."""
     return math.ceil((n + 1) * level - 1e-9) / (n + 1)
-
-
-@lru_cache(maxsize=2)
-def uci_table(name: str) -> SplitTable:
-    """Return a table; the last ones are kept."""
-    return load_uci(name)
 
 
 _LABELS = {
