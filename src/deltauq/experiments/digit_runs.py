@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from deltauq.inverse import Generator
     from deltauq.nn.recipe import Recipe
 
-VERSION = 2
+VERSION = 3
 """Of everything in this file that arrays in the cache depend on and their configuration does not say."""
 THRESHOLD = 0.2
 """A pixel brighter than this counts for the thickness."""
