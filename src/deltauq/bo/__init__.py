@@ -13,11 +13,13 @@ from deltauq.bo.maximize import OptimisationError, maximize
 from deltauq.bo.posteriors import AnchorPosterior, AnchorSampler
 from deltauq.bo.rivals import DEUPSurrogate, DropoutSurrogate, EnsembleSurrogate, GPSurrogate
 from deltauq.bo.sklearn import SklearnSurrogate
+from deltauq.bo.transforms import ClipWorst
 
 __all__ = [
     "AnchorPosterior",
     "AnchorSampler",
     "AnchoredSurrogate",
+    "ClipWorst",
     "DEUPSurrogate",
     "DropoutSurrogate",
     "EnsembleSurrogate",

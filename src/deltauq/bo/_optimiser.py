@@ -17,7 +17,7 @@ from torch import Tensor
 from deltauq.bo._history import History, HistoryFile, written
 from deltauq.bo._propose import Acquisition, InFloat64, are_new, find_largest, make_acquisition
 from deltauq.bo._surrogate import Surrogate
-from deltauq.bo.anchored import AnchoredSurrogate
+from deltauq.bo.anchored import default_surrogate
 
 MakeSurrogate = Callable[[Tensor, Tensor], Model]
 """``surrogate(X, Y)``: a model of points of shape (n, d) in the unit cube and their values, (n, 1)."""
@@ -71,7 +71,7 @@ class Optimiser:
         bounds: ArrayLike,
         *,
         n_initial: int = 6,
-        surrogate: MakeSurrogate = AnchoredSurrogate,
+        surrogate: MakeSurrogate = default_surrogate,
         acquisition: Acquisition = "logei",
         path: str | os.PathLike[str] | None = None,
         seed: int = 0,

@@ -13,12 +13,13 @@ from botorch.exceptions.errors import UnsupportedError
 from botorch.models.ensemble import EnsembleModel
 from botorch.models.model import Model
 from botorch.models.transforms.input import InputStandardize, InputTransform, Normalize
-from botorch.models.transforms.outcome import OutcomeTransform, Standardize
+from botorch.models.transforms.outcome import ChainedOutcomeTransform, OutcomeTransform, Standardize
 from botorch.posteriors.posterior import Posterior
 from sklearn.exceptions import NotFittedError
 from torch import Tensor, nn
 
 from deltauq.bo.posteriors import AnchorPosterior, as_gaussian
+from deltauq.bo.transforms import ClipWorst
 from deltauq.nn.epochs import mix
 from deltauq.nn.recipe import Recipe
 from deltauq.nn.vectorised import fit_many
@@ -38,7 +39,8 @@ class Surrogate(Model):
     input_transform : InputTransform, "standardize", "range" or None
         "standardize": zero mean and unit variance of the evaluated points; "range": all of them between -0.5
         and 0.5.
-    outcome_transform : OutcomeTransform, "standardize" or None
+    outcome_transform : OutcomeTransform, "standardize", "clip" or None
+        "clip": `ClipWorst`, then zero mean and unit variance; for outcomes that are to be large.
 
     Attributes
     ----------
@@ -55,7 +57,7 @@ class Surrogate(Model):
         train_Y: Tensor,
         *,
         input_transform: InputTransform | Literal["standardize", "range"] | None = "standardize",
-        outcome_transform: OutcomeTransform | Literal["standardize"] | None = "standardize",
+        outcome_transform: OutcomeTransform | Literal["standardize", "clip"] | None = "standardize",
     ) -> None:
         super().__init__()
         _check_training_data(train_X, train_Y)
@@ -64,9 +66,7 @@ class Surrogate(Model):
         if isinstance(input_transform, str):
             input_transform = _input_transform(input_transform, train_X.shape[1])
         if isinstance(outcome_transform, str):
-            if outcome_transform != "standardize":
-                raise _no_transform("outcome_transform", '"standardize"', outcome_transform)
-            outcome_transform = Standardize(train_Y.shape[1])
+            outcome_transform = _outcome_transform(outcome_transform, train_Y.shape[1])
         if input_transform is not None:
             self.input_transform = input_transform.to(train_X)
         if outcome_transform is not None:
@@ -281,6 +281,15 @@ def _input_transform(word: str, d: int) -> InputTransform:
     if word == "range":
         return Normalize(d, center=0.0)
     raise _no_transform("input_transform", '"standardize", "range"', word)
+
+
+def _outcome_transform(word: str, m: int) -> OutcomeTransform:
+    """Return the transform of m outputs that a word stands for."""
+    if word == "standardize":
+        return Standardize(m)
+    if word == "clip":
+        return ChainedOutcomeTransform(clip=ClipWorst(m), standardize=Standardize(m))
+    raise _no_transform("outcome_transform", '"standardize", "clip"', word)
 
 
 def _no_transform(name: str, words: str, got: str) -> ValueError:

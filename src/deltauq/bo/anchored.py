@@ -38,6 +38,12 @@ def fourier_network(d: int, m: int) -> MLP:
 DEFAULT_RECIPE = Recipe(epochs=300, lr=1e-2, schedule="cosine")
 """Long enough for the anchors to agree at the points that were evaluated."""
 
+
+def default_surrogate(X: Tensor, Y: Tensor) -> AnchoredSurrogate:
+    """Return the surrogate of a search for the largest value, unless one says another: clipped outcomes."""
+    return AnchoredSurrogate(X, Y, outcome_transform="clip")
+
+
 PAIRINGS = ("shared", "random")
 FEATURES = ("trained", "random")
 
@@ -100,7 +106,9 @@ class AnchoredSurrogate(SampledSurrogate):
     input_transform : InputTransform, "range", "standardize" or None
         "range", the default, puts the evaluated points between -0.5 and 0.5. Where the domain is known,
         BoTorch's ``Normalize(d, bounds=bounds, center=0.0)`` does so for all of it.
-    outcome_transform : OutcomeTransform, "standardize" or None
+    outcome_transform : OutcomeTransform, "standardize", "clip" or None
+        "clip" raises outcomes far below the median to a floor (`ClipWorst`) before it standardises: better
+        where the largest value is looked for, wrong where the smallest is.
 
     Attributes
     ----------

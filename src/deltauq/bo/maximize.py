@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from deltauq.bo._history import History, written
 from deltauq.bo._optimiser import MakeSurrogate, Optimiser, as_number, check_count
 from deltauq.bo._propose import Acquisition
-from deltauq.bo.anchored import AnchoredSurrogate
+from deltauq.bo.anchored import default_surrogate
 
 Tick = Callable[[int, int], None]
 
@@ -44,7 +44,7 @@ def maximize(
     n_steps: int = 20,
     *,
     n_initial: int = 6,
-    surrogate: MakeSurrogate = AnchoredSurrogate,
+    surrogate: MakeSurrogate = default_surrogate,
     acquisition: Acquisition = "logei",
     on_failure: Literal["raise", "skip"] = "raise",
     path: str | os.PathLike[str] | None = None,

@@ -19,7 +19,7 @@ from deltauq.report import TableView
 if TYPE_CHECKING:
     from torch import Tensor
 
-VERSION = 2
+VERSION = 3
 FUNCTIONS = {
     "quick": ("forrester", "camel"),
     "paper": (
@@ -58,6 +58,8 @@ class Setting:
     features : {"trained", "random"}
     ridges : tuple of float
         Of the last layer's closed form; none where it is trained like the others.
+    reach : float or None
+        Of `ClipWorst`; None where outcomes are only standardised.
     """
 
     width: int = 64
@@ -65,24 +67,26 @@ class Setting:
     epochs: int = 300
     features: str = "trained"
     ridges: tuple[float, ...] = ()
+    reach: float | None = None
 
 
 TRAINED = Setting()
-SOLVED = Setting(width=256, fourier_scales=(3.0, 6.0, 12.0), features="random", ridges=(1e-6,))
+CLIPPED = replace(TRAINED, reach=3.0)
+SOLVED = Setting(width=256, fourier_scales=(3.0, 6.0, 12.0, 24.0), features="random", ridges=(1e-6,))
 SETTINGS = {
     "trained": TRAINED,
+    "clipped": CLIPPED,
+    "clipped at 1": replace(CLIPPED, reach=1.0),
+    "clipped at 10": replace(CLIPPED, reach=10.0),
     "trained, then solved": replace(TRAINED, ridges=(1e-6,)),
+    "clipped, trained, then solved": replace(CLIPPED, ridges=(1e-6,)),
     "solved": SOLVED,
-    "Fourier scales 3 to 24": replace(SOLVED, fourier_scales=(3.0, 6.0, 12.0, 24.0)),
-    "Fourier scale 12": replace(SOLVED, fourier_scales=(12.0,)),
+    "clipped, solved": replace(SOLVED, reach=3.0),
 }
 RIVALS = ("gp", "ensemble")
 SHOWN = {
-    "choose": {"quick": ("trained", "solved", *RIVALS), "paper": (*SETTINGS, *RIVALS)},
-    "confirm": {
-        "quick": ("solved",),
-        "paper": ("trained", "trained, then solved", "Fourier scales 3 to 24", "ensemble"),
-    },
+    "choose": {"quick": ("clipped", "solved", *RIVALS), "paper": (*SETTINGS, *RIVALS)},
+    "confirm": {"quick": ("clipped",), "paper": ("trained", "clipped", *RIVALS)},
 }
 
 
@@ -138,7 +142,9 @@ def _maker(method: str, max_epochs: int | None) -> MakeSurrogate:
 
 def anchored_maker(setting: Setting) -> MakeSurrogate:
     """Return how to make the surrogates of a setting, in float32."""
-    from deltauq.bo import AnchoredSurrogate
+    from botorch.models.transforms.outcome import ChainedOutcomeTransform, OutcomeTransform, Standardize
+
+    from deltauq.bo import AnchoredSurrogate, ClipWorst
     from deltauq.nn import MLP
     from deltauq.nn.recipe import Recipe
 
@@ -146,6 +152,11 @@ def anchored_maker(setting: Setting) -> MakeSurrogate:
         return MLP(d, m, (setting.width,), activation="silu", n_frequencies=32, fourier_scale=scale / d)
 
     networks = [partial(network, scale=scale) for scale in setting.fourier_scales]
+
+    def outcomes() -> OutcomeTransform:
+        if setting.reach is None:
+            return Standardize(1)
+        return ChainedOutcomeTransform(clip=ClipWorst(1, setting.reach), standardize=Standardize(1))
 
     def make(x: Tensor, y: Tensor, seed: int) -> AnchoredSurrogate:
         return AnchoredSurrogate(
@@ -155,6 +166,7 @@ def anchored_maker(setting: Setting) -> MakeSurrogate:
             recipe=Recipe(epochs=setting.epochs, lr=1e-2, schedule="cosine", seed=seed),
             features=setting.features,
             ridge=setting.ridges or None,
+            outcome_transform=outcomes(),
             posterior="gaussian",
         )
 

@@ -1,0 +1,98 @@
+"""Outcomes far below the others are clipped, and nothing else is."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from botorch.models.transforms.outcome import ChainedOutcomeTransform, Standardize
+from botorch.posteriors.gpytorch import GPyTorchPosterior
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from deltauq.bo import AnchoredSurrogate, ClipWorst, DEUPSurrogate, GPSurrogate, Optimiser
+from deltauq.nn.recipe import Recipe
+
+outcomes = arrays(
+    np.float64,
+    st.tuples(st.integers(1, 12), st.integers(1, 3)),
+    elements=st.floats(-1e6, 1e6, allow_subnormal=False),
+)
+
+
+@given(outcomes, st.sampled_from([0.5, 3.0, 10.0]))
+def test_the_floor_is_as_deep_as_the_best_is_high(y, reach):
+    clipped = ClipWorst(y.shape[1], reach)(torch.from_numpy(y))[0].numpy()
+    middle, best = np.median(y, axis=0), y.max(axis=0)
+    floor = np.where(best > middle, middle - reach * (best - middle), -np.inf)
+    np.testing.assert_allclose(clipped, np.maximum(y, floor), rtol=1e-12, atol=1e-9)
+    assert (clipped[y >= middle] == y[y >= middle]).all()
+
+
+def test_outcomes_that_are_half_alike_have_no_floor():
+    y = torch.tensor([[1.0], [1.0], [1.0], [-50.0]])
+    assert torch.equal(ClipWorst(1)(y)[0], y)
+
+
+def test_the_floor_is_learned_in_training_only():
+    clip = ClipWorst(1)
+    clip(torch.tensor([[0.0], [1.0], [2.0]]))
+    later, _ = clip.eval()(torch.tensor([[-9.0], [7.0]]))
+    assert later.flatten().tolist() == [-2.0, 7.0]
+    assert clip.untransform(later)[0] is later
+    again = ClipWorst(1)
+    again.load_state_dict(clip.state_dict())
+    assert torch.equal(again.floor, clip.floor)
+
+
+def test_some_of_the_outputs():
+    y = torch.tensor([[0.0, 0.0], [1.0, 10.0], [2.0, 20.0]])
+    clip = ClipWorst(2)
+    clip(y)
+    subset = clip.eval().subset_output([1])
+    assert subset(torch.tensor([[-99.0]]))[0].item() == -20.0
+
+
+def test_how_bad_the_worst_is_does_not_matter(bowl):
+    x, y = bowl
+    points = torch.rand(4, 1, 2, dtype=torch.float64)
+    said = []
+    for depth in (1e3, 1e9):
+        deep = y.clone()
+        deep[y.argmin()] = -depth
+        model = AnchoredSurrogate(x, deep, recipe=Recipe(epochs=20, lr=1e-2), outcome_transform="clip")
+        said.append(model.fit().posterior(points).mean)
+    torch.testing.assert_close(*said)
+
+
+def test_other_surrogates_take_it(bowl):
+    x, y = bowl
+    deep = y.clone()
+    deep[y.argmin()] = -1e6
+    gp = GPSurrogate(
+        x, deep, outcome_transform=ChainedOutcomeTransform(a=ClipWorst(1), b=Standardize(1))
+    ).fit()
+    assert isinstance(gp.posterior(x), GPyTorchPosterior)
+    assert (gp.posterior(x).mean - y)[y > y.median()].abs().max() < 1.0
+    deup = DEUPSurrogate(x, deep, recipe=Recipe(epochs=5), outcome_transform="clip").fit()
+    assert deup.posterior(x).mean.isfinite().all()
+
+
+def test_an_optimiser_clips_unless_told_otherwise():
+    def difference(**words):
+        asked = []
+        for depth in (1e1, 1e3):
+            optimiser = Optimiser([[0.0], [1.0]], n_initial=4, **words)
+            for x, y in ((0.1, -depth), (0.2, 0.0), (0.5, 1.0), (0.7, 0.5), (0.9, -1.0)):
+                optimiser.tell([x], y)
+            asked.append(optimiser.ask().item())
+        return abs(asked[0] - asked[1])
+
+    assert difference() < 1e-3
+    assert difference(surrogate=AnchoredSurrogate) > 1e-2
+
+
+def test_a_reach_has_to_be_positive():
+    with pytest.raises(ValueError, match="reach must be a positive number, got 0"):
+        ClipWorst(1, 0.0)
