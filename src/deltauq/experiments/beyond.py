@@ -18,7 +18,7 @@ from sklearn.preprocessing import StandardScaler
 
 from deltauq.calibration import SpreadScaler, TemperatureScaler
 from deltauq.experiments import labels
-from deltauq.experiments.image_kinds import N_ANCHORS, NETWORK, SCHEDULES, Kind, Run
+from deltauq.experiments.image_kinds import N_ANCHORS, NETWORK, SCHEDULES, Anchors, Kind, Run
 from deltauq.experiments.image_runs import logits, seconds_per_image
 from deltauq.experiments.image_sets import pictures
 from deltauq.experiments.judgements import mean_logits, posterior_of, spread, spread_scaled
@@ -33,6 +33,8 @@ PLACES = {"ResNet18": ("stages.2", "stages.3"), "ResNet20": ("stages.1", "stages
 """Before the stage in the middle, after half of the blocks of ResNet-18, and before the last one."""
 ALPHAS = (0.1, 0.25, 0.5)
 SEEDS = {"quick": range(1), "paper": range(2)}
+NOISY = Anchors("impulse-1")
+"""Anchors that no network has met in training; `ablation-prior` has σ rise with them."""
 
 ANCHORED = Kind("", anchored=True)
 
@@ -84,9 +86,26 @@ def run(cell: Cell, profile: str) -> Outcome:
     metrics = {
         **classifier(clean, shifted, classes),
         **scores(clean, shifted),
+        **noisy_score(training, sets),
         "seconds_per_image": seconds_per_image(training, "validation", N_ANCHORS),
     }
     return Outcome(metrics)
+
+
+def noisy_score(training: Run, sets: Mapping[str, str]) -> dict[str, float]:
+    """Return how well σ under noisy anchors tells corrupted images from clean ones; nothing if it has none.
+
+    Parameters
+    ----------
+    training : Run
+    sets : mapping of str to str
+        Names of corrupted sets by corruption.
+    """
+    if not training.kind.anchored:
+        return {}
+    clean = logits(training, "validation", NOISY)
+    shifted = {name: logits(training, images, NOISY) for name, images in sets.items()}
+    return {"auroc_sigma_noisy": mean_auroc(spread, clean, shifted)}
 
 
 def classifier(clean: np.ndarray, shifted: Mapping[str, np.ndarray], classes: np.ndarray) -> dict[str, float]:
@@ -152,17 +171,19 @@ def scores(clean: np.ndarray, shifted: Mapping[str, np.ndarray]) -> dict[str, fl
     if len(clean) > 1:
         single |= {"uq": lambda k: spread_scaled(k).score, "sigma": spread}
         fitted |= {"fitted_sigma": all_features}
-    metrics = {
-        f"auroc_{name}": float(
-            np.mean([auroc(score(clean[:, 1::2]), score(k[:, 1::2])) for k in shifted.values()])
-        )
-        for name, score in single.items()
-    }
+    metrics = {f"auroc_{name}": mean_auroc(score, clean, shifted) for name, score in single.items()}
     for name, features in fitted.items():
         metrics[f"auroc_{name}"] = float(
             np.mean([_fitted_auroc(features, clean, shifted, c) for c in shifted])
         )
     return metrics
+
+
+def mean_auroc(
+    score: Callable[[np.ndarray], np.ndarray], clean: np.ndarray, shifted: Mapping[str, np.ndarray]
+) -> float:
+    """Return the AUROC of a score of logits on the images that fit nothing, mean over the corruptions."""
+    return float(np.mean([auroc(score(clean[:, 1::2]), score(k[:, 1::2])) for k in shifted.values()]))
 
 
 def mean_features(under_anchors: np.ndarray) -> np.ndarray:
@@ -217,14 +238,16 @@ EXPERIMENT = Experiment(
                 "auroc_half",
                 "auroc_uq",
                 "auroc_sigma",
+                "auroc_sigma_noisy",
                 "auroc_fitted_mean",
                 "auroc_fitted_sigma",
             ),
             "setting",
             best="max",
             labels=labels.LABELS,
-            note="Entropy of the mean logits, of their halves, of the logits times 0.5 − σ²; σ alone; scores "
-            "fitted on three corruptions and measured on the fourth, without σ and with it.",
+            note="Entropy of the mean logits, of their halves, of the logits times 0.5 − σ²; σ alone, and "
+            "under the same anchors with impulse noise of severity 1; scores fitted on three corruptions and "
+            "measured on the fourth, without σ and with it.",
         ),
         TableView(
             "Does it add anything to calibration? Negative log-likelihood under corruptions",

@@ -144,6 +144,14 @@ EXPERIMENT = Experiment(
         "images shared by all test images; “own anchors” are 10 training images drawn for each test image, "
         "as in the paper. MC dropout: 10 passes, whole channels dropped at a rate of 0.1 after every "
         "residual block, which is our choice. DUQ: length scale 0.1, centroids' momentum 0.999, gradient "
-        "penalty 0.5, rate 0.05. Networks are asked in float32."
+        "penalty 0.5, rate 0.05. Networks are asked in float32. "
+        "All methods of one network are measured on the same training. Δ-UQ's AUROC lies between 0.893 "
+        "and 0.953: below the paper's on average, above the mean logits as they are in every seed, and no "
+        "better than the trivial encoding. What it gains is the factor of 0.5: with it and without σ the "
+        "AUROC is the same to five digits. The seed matters more than the encoding, and less than that is "
+        "enough: trained with sums in another order, the first seed came to 0.944 instead of 0.893. "
+        "Masked anchors are another matter: 0.968 to 0.972, above the plain networks, MC dropout and the "
+        "ensembles under either schedule, with one anchor as with ten; after 40 epochs 0.950 to 0.970. "
+        "Their probabilities are better taken from the mean logits as they are."
     ),
 )
