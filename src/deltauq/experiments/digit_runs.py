@@ -46,6 +46,9 @@ class Size:
         Weight of the critic's word.
     starts : float or None
         Share of the training digits, the thickest, at whose latents searches start; None for random starts.
+    anchors : float or None
+        Share of the training digits, the thickest, that Δ-UQ's anchors are drawn from; None for the last it
+        was trained on.
     thickest : int
         Of the images that generator and forward models are trained on.
     """
@@ -60,6 +63,7 @@ class Size:
     critic: str = "perceptron"
     adversarial: float = 0.1
     starts: float | None = None
+    anchors: float | None = None
     thickest: int = 200
 
     def configuration(self, model: str, seed: int) -> dict[str, Any]:
@@ -142,16 +146,21 @@ def generator(seed: int, size: Size) -> Generator:
 
 def starts(g: Generator, seed: int, size: Size) -> Tensor | None:
     """Return latents of training digits to start from, alike for all methods; None for random starts."""
-    import torch
-
     from deltauq.inverse import latents_of
 
     if size.starts is None:
         return None
     digits = training_digits(size.images, size.thickest)
-    thickest = digits.y[:, 0].argsort(descending=True)[: max(int(size.starts * len(digits.y)), size.restarts)]
-    drawn = torch.randperm(len(thickest), generator=torch.Generator().manual_seed(seed))[: size.restarts]
-    return latents_of(g, digits.x[thickest[drawn]], digits.y[thickest[drawn]])
+    drawn = _among_thickest(digits, size.starts, size.restarts, seed)
+    return latents_of(g, digits.x[drawn], digits.y[drawn])
+
+
+def _among_thickest(digits: Digits, share: float, n: int, seed: int) -> Tensor:
+    """Return the places of n digits, drawn from this share of all of them, the thickest."""
+    import torch
+
+    thickest = digits.y[:, 0].argsort(descending=True)[: max(int(share * len(digits.y)), n)]
+    return thickest[torch.randperm(len(thickest), generator=torch.Generator().manual_seed(seed))[:n]]
 
 
 def classifier(seed: int, size: Size) -> nn.Module:
@@ -192,9 +201,14 @@ def forward_model(method: str, seed: int, size: Size) -> Any:
         model = MCDropout(_network, DROPOUT, N_ANCHORS, seed=seed)
         return model.fit(digits.x, digits.y, recipe(size.forward, seed))
     # The anchored layer begins as a plain network's; the paper pairs a batch with itself in reverse order.
-    return _trained(
+    net: Anchored = _trained(
         lambda: Anchored(_network(), N_ANCHORS, init="pretrained", train_anchors="reverse"), seed, size
     )
+    if size.anchors is not None:
+        digits = training_digits(size.images, size.thickest)
+        anchors = digits.x[_among_thickest(digits, size.anchors, N_ANCHORS, seed)]
+        net.set_anchors(anchors.to(next(net.parameters()).device))
+    return net
 
 
 def recipe(words: Mapping[str, Any], seed: int) -> Recipe:
@@ -244,7 +258,7 @@ def _critic() -> nn.Module:
     return Critic()
 
 
-def _trained(make: Callable[[], nn.Module], seed: int, size: Size) -> nn.Module:
+def _trained(make: Callable[[], nn.Module], seed: int, size: Size) -> Any:
     """Return a new network that has learned to tell the thickness."""
     import torch
 
