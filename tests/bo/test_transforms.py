@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from botorch.models.transforms.outcome import ChainedOutcomeTransform, Standardize
 from botorch.posteriors.gpytorch import GPyTorchPosterior
 from hypothesis import given
 from hypothesis import strategies as st
@@ -70,19 +69,18 @@ def test_other_surrogates_take_it(bowl):
     x, y = bowl
     deep = y.clone()
     deep[y.argmin()] = -1e6
-    gp = GPSurrogate(
-        x, deep, outcome_transform=ChainedOutcomeTransform(a=ClipWorst(1), b=Standardize(1))
-    ).fit()
+    gp = GPSurrogate(x, deep, outcome_transform="clip").fit()
     assert isinstance(gp.posterior(x), GPyTorchPosterior)
     assert (gp.posterior(x).mean - y)[y > y.median()].abs().max() < 1.0
     deup = DEUPSurrogate(x, deep, recipe=Recipe(epochs=5), outcome_transform="clip").fit()
     assert deup.posterior(x).mean.isfinite().all()
 
 
-def test_an_optimiser_clips_unless_told_otherwise():
+@pytest.mark.parametrize("deepest", [1e3, 1e9, 1e30])
+def test_an_optimiser_clips_unless_told_otherwise(deepest):
     def difference(**words):
         asked = []
-        for depth in (1e1, 1e3):
+        for depth in (1e1, deepest):
             optimiser = Optimiser([[0.0], [1.0]], n_initial=4, **words)
             for x, y in ((0.1, -depth), (0.2, 0.0), (0.5, 1.0), (0.7, 0.5), (0.9, -1.0)):
                 optimiser.tell([x], y)
@@ -93,6 +91,10 @@ def test_an_optimiser_clips_unless_told_otherwise():
     assert difference(surrogate=AnchoredSurrogate) > 1e-2
 
 
-def test_a_reach_has_to_be_positive():
+def test_bad_settings_are_refused():
     with pytest.raises(ValueError, match="reach must be a positive number, got 0"):
         ClipWorst(1, 0.0)
+    with pytest.raises(ValueError, match=r"ClipWorst\(1\) was given 3 outputs"):
+        ClipWorst(1)(torch.zeros(5, 3))
+    with pytest.raises(ValueError, match=r"outcome_transform must be .* got 'rank'"):
+        GPSurrogate(torch.rand(3, 1), torch.rand(3, 1), outcome_transform="rank")

@@ -136,3 +136,13 @@ def test_the_report_shows_the_digits_of_every_method():
     found = table4.figures(lines)
     assert [figure.title for figure in found] == ["plain", "MC dropout", "ensemble", "Δ-UQ"]
     assert len(digits) < 12_000, "a line stays small"
+
+
+def test_anchors_may_be_drawn_from_the_thickest_digits(tiny):
+    size = replace(TINY, anchors=0.1)
+    net = digit_runs.forward_model("delta-uq", 0, size)
+    digits = digit_runs.training_digits(size.images, size.thickest)
+    thick = digit_runs.thickness(digits.x)
+    limit = thick.sort(descending=True).values[int(0.1 * len(thick)) - 1]
+    assert len(net.anchors) == digit_runs.N_ANCHORS
+    assert (digit_runs.thickness(net.anchors.cpu()) >= limit).all()

@@ -24,6 +24,8 @@ MakeSurrogate = Callable[[Tensor, Tensor], Model]
 
 N_CENTRES = 4
 """Of the best points, how many to look around."""
+DEEPEST = 1e3
+"""Values farther below the median, in heights of the best above it, are alike to every surrogate."""
 MOST_DRAWS = 100
 """Of a uniform point, until it is new: bounds may hold fewer numbers than that."""
 
@@ -45,7 +47,8 @@ class Optimiser:
         At least two. Points that are told count, wherever they come from.
     surrogate : callable
         ``surrogate(X, Y)`` returns a BoTorch model of points of shape (n, d), in the unit cube, and values of
-        shape (n, 1), standardised, both float64. It is fitted by its `fit` if it has one.
+        shape (n, 1), standardised, both float64. It is fitted by its `fit` if it has one. By default an
+        `AnchoredSurrogate` with ``outcome_transform="clip"``.
     acquisition : "logei" or callable
         "logei" is the logarithm of the expected improvement. A callable is given ``(model, best_f)`` and
         returns an acquisition function of BoTorch; its classes that take a best_f do so themselves. best_f is
@@ -242,7 +245,8 @@ def training_data(history: History) -> tuple[np.ndarray, np.ndarray]:
     -------
     X : array of shape (m, d)
     Y : array of shape (m,)
-        The mean of a point's values, the lowest of all for a point that has none; then standardised.
+        The mean of a point's values, the lowest of all for a point that has none; then standardised, the
+        depths cut off.
     """
     # Values may be so large, or so small, that their squares are not.
     shares = history.Y / (np.nanmax(np.abs(history.Y)) or 1.0)
@@ -252,6 +256,10 @@ def training_data(history: History) -> tuple[np.ndarray, np.ndarray]:
     X = np.array([np.frombuffer(x) for x in values])
     lowest = np.nanmin(shares)
     Y = np.array([np.mean(y) if y else lowest for y in values.values()])
+    # Beside a value of -1e20, which says "never again", all others would be equal to the last digit.
+    middle = np.median(Y)
+    if (height := Y.max() - middle) > 0:
+        Y = np.maximum((Y - middle) / height, -DEEPEST)
     return X, (Y - Y.mean()) / (Y.std() or 1.0)
 
 

@@ -13,13 +13,13 @@ from botorch.exceptions.errors import UnsupportedError
 from botorch.models.ensemble import EnsembleModel
 from botorch.models.model import Model
 from botorch.models.transforms.input import InputStandardize, InputTransform, Normalize
-from botorch.models.transforms.outcome import ChainedOutcomeTransform, OutcomeTransform, Standardize
+from botorch.models.transforms.outcome import OutcomeTransform
 from botorch.posteriors.posterior import Posterior
 from sklearn.exceptions import NotFittedError
 from torch import Tensor, nn
 
 from deltauq.bo.posteriors import AnchorPosterior, as_gaussian
-from deltauq.bo.transforms import ClipWorst
+from deltauq.bo.transforms import no_transform, outcome_transform_of
 from deltauq.nn.epochs import mix
 from deltauq.nn.recipe import Recipe
 from deltauq.nn.vectorised import fit_many
@@ -66,7 +66,7 @@ class Surrogate(Model):
         if isinstance(input_transform, str):
             input_transform = _input_transform(input_transform, train_X.shape[1])
         if isinstance(outcome_transform, str):
-            outcome_transform = _outcome_transform(outcome_transform, train_Y.shape[1])
+            outcome_transform = outcome_transform_of(outcome_transform, train_Y.shape[1])
         if input_transform is not None:
             self.input_transform = input_transform.to(train_X)
         if outcome_transform is not None:
@@ -280,20 +280,7 @@ def _input_transform(word: str, d: int) -> InputTransform:
         return InputStandardize(d)
     if word == "range":
         return Normalize(d, center=0.0)
-    raise _no_transform("input_transform", '"standardize", "range"', word)
-
-
-def _outcome_transform(word: str, m: int) -> OutcomeTransform:
-    """Return the transform of m outputs that a word stands for."""
-    if word == "standardize":
-        return Standardize(m)
-    if word == "clip":
-        return ChainedOutcomeTransform(clip=ClipWorst(m), standardize=Standardize(m))
-    raise _no_transform("outcome_transform", '"standardize", "clip"', word)
-
-
-def _no_transform(name: str, words: str, got: str) -> ValueError:
-    return ValueError(f"{name} must be a transform of BoTorch, {words} or None, got {got!r}.")
+    raise no_transform("input_transform", '"standardize", "range"', word)
 
 
 def _check_training_data(x: Tensor, y: Tensor) -> None:

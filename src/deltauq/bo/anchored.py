@@ -30,7 +30,7 @@ def fourier_network(d: int, m: int) -> MLP:
     """Return the default network: one layer behind Fourier features, which are what is anchored.
 
     Their scale, for inputs between -0.5 and 0.5, falls with the number of inputs as points do along each of
-    them. It was chosen by `table3-study`, on functions that are not the paper's.
+    them. It was chosen on functions that are not the paper's.
     """
     return MLP(d, m, (64,), activation="silu", n_frequencies=32, fourier_scale=12.0 / d)
 
@@ -107,8 +107,8 @@ class AnchoredSurrogate(SampledSurrogate):
         "range", the default, puts the evaluated points between -0.5 and 0.5. Where the domain is known,
         BoTorch's ``Normalize(d, bounds=bounds, center=0.0)`` does so for all of it.
     outcome_transform : OutcomeTransform, "standardize", "clip" or None
-        "clip" raises outcomes far below the median to a floor (`ClipWorst`) before it standardises: better
-        where the largest value is looked for, wrong where the smallest is.
+        "clip" raises outcomes far below the median to a floor (`ClipWorst`) before it standardises: for
+        searches of the largest value, and wrong where the smallest is looked for.
 
     Attributes
     ----------

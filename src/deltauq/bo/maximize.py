@@ -65,7 +65,8 @@ def maximize(
         Points drawn uniformly to begin with, at least two.
     surrogate : callable
         ``surrogate(X, Y)`` returns a BoTorch model of points of shape (n, d), in the unit cube, and values of
-        shape (n, 1), standardised, both float64. It is fitted by its `fit` if it has one.
+        shape (n, 1), standardised, both float64. It is fitted by its `fit` if it has one. By default an
+        `AnchoredSurrogate` with ``outcome_transform="clip"``.
     acquisition : "logei" or callable
         "logei" is the logarithm of the expected improvement. A callable is given ``(model, best_f)`` and
         returns an acquisition function of BoTorch; its classes that take a best_f do so themselves. best_f is

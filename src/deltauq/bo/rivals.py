@@ -21,6 +21,7 @@ from deltauq.baselines.mc_dropout import add_dropout
 from deltauq.bo._surrogate import SampledSurrogate, Surrogate, train_nets
 from deltauq.bo.anchored import PAPER_NETWORK, PAPER_RECIPE, MakeNetwork, require_maker
 from deltauq.bo.posteriors import independent
+from deltauq.bo.transforms import outcome_transform_of
 from deltauq.nn.epochs import mix
 from deltauq.nn.recipe import Recipe
 
@@ -251,11 +252,13 @@ class GPSurrogate(SingleTaskGP):
     train_X : float tensor of shape (n, d)
     train_Y : float tensor of shape (n, m)
     **words
-        Those of `SingleTaskGP`.
+        Those of `SingleTaskGP`; an `outcome_transform` may be "standardize" or "clip", too.
     """
 
     def __init__(self, train_X: Tensor, train_Y: Tensor, **words: Any) -> None:
         words.setdefault("input_transform", Normalize(train_X.shape[-1]))
+        if isinstance(outcomes := words.get("outcome_transform"), str):
+            words["outcome_transform"] = outcome_transform_of(outcomes, train_Y.shape[-1])
         super().__init__(train_X, train_Y, **words)
 
     def fit(self) -> Self:

@@ -32,7 +32,7 @@ class SklearnSurrogate(SampledSurrogate):
         How it answers: the K functions themselves (BoTorch's variance then divides by K - 1), or the Gaussian
         of their mean and their variance (1/K), the paper's way and that of analytic acquisition functions.
     input_transform : InputTransform, "standardize" or None
-    outcome_transform : OutcomeTransform, "standardize" or None
+    outcome_transform : OutcomeTransform, "standardize", "clip" or None
 
     Attributes
     ----------

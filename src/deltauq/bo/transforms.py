@@ -1,9 +1,9 @@
-"""`ClipWorst`: what is far from good is all alike to a search for the largest value."""
+"""Transforms of outcomes: `ClipWorst`, for searches of the largest value, and words for the usual ones."""
 
 from __future__ import annotations
 
 import torch
-from botorch.models.transforms.outcome import OutcomeTransform
+from botorch.models.transforms.outcome import ChainedOutcomeTransform, OutcomeTransform, Standardize
 from botorch.posteriors.posterior import Posterior
 from torch import Tensor
 
@@ -21,8 +21,8 @@ class ClipWorst(OutcomeTransform):
     m : int
         Outputs, each of which has its own floor.
     reach : float, default=3
-        The floor lies as many times deeper below the median as the best lies above it. Outcomes of which half
-        or more are equal to the best have no floor.
+        The floor lies as many times deeper below the median as the best lies above it. Outcomes of which more
+        than half are equal to the best have no floor.
 
     Attributes
     ----------
@@ -36,6 +36,7 @@ class ClipWorst(OutcomeTransform):
         super().__init__()
         if not 0.0 < reach < torch.inf:
             raise ValueError(f"reach must be a positive number, got {reach}.")
+        self.m = m
         self.reach = reach
         self.register_buffer("floor", torch.full((1, m), -torch.inf))
 
@@ -43,6 +44,8 @@ class ClipWorst(OutcomeTransform):
         self, Y: Tensor, Yvar: Tensor | None = None, X: Tensor | None = None
     ) -> tuple[Tensor, Tensor | None]:
         """Clip outcomes of shape (..., n, m); in training, find the floor first."""
+        if Y.shape[-1] != self.m:
+            raise ValueError(f"ClipWorst({self.m}) was given {Y.shape[-1]} outputs.")
         if self.training:
             # Not torch.median, which takes the lower of two in the middle.
             middle = Y.quantile(0.5, dim=-2, keepdim=True)
@@ -60,8 +63,31 @@ class ClipWorst(OutcomeTransform):
         """Return a posterior as it is."""
         return posterior
 
+    @property
+    def _is_linear(self) -> bool:
+        """Say to BoTorch that a Gaussian stays one: there is no way back to go."""
+        return True
+
+    def extra_repr(self) -> str:
+        """Return the settings, for people."""
+        return f"{self.m}, reach={self.reach}"
+
     def subset_output(self, idcs: list[int]) -> ClipWorst:
         """Return the transform of some of the outputs."""
         subset = ClipWorst(len(idcs), self.reach)
         subset.floor = self.floor[..., idcs]
         return subset.train(self.training)
+
+
+def outcome_transform_of(word: str, m: int) -> OutcomeTransform:
+    """Return the transform of m outputs that a word stands for."""
+    if word == "standardize":
+        return Standardize(m)
+    if word == "clip":
+        return ChainedOutcomeTransform(clip=ClipWorst(m), standardize=Standardize(m))
+    raise no_transform("outcome_transform", '"standardize", "clip"', word)
+
+
+def no_transform(name: str, words: str, got: str) -> ValueError:
+    """Return the error for a word that stands for no transform."""
+    return ValueError(f"{name} must be a transform of BoTorch, {words} or None, got {got!r}.")

@@ -206,7 +206,8 @@ def forward_model(method: str, seed: int, size: Size) -> Any:
     )
     if size.anchors is not None:
         digits = training_digits(size.images, size.thickest)
-        anchors = digits.x[_among_thickest(digits, size.anchors, N_ANCHORS, seed)]
+        # Other digits than those that searches start at.
+        anchors = digits.x[_among_thickest(digits, size.anchors, N_ANCHORS, seed + 1000)]
         net.set_anchors(anchors.to(next(net.parameters()).device))
     return net
 
