@@ -31,7 +31,7 @@ def _title(account: Account) -> str:
 
 def _blocks(account: Account) -> list[Block]:
     experiment = account.experiment
-    blocks: list[Block] = [experiment.notes] if experiment.notes else []
+    blocks: list[Block] = [*experiment.notes.split("\n\n")] if experiment.notes else []
     blocks.append(account.status())
     if not experiment.tables and experiment.figures is None:
         blocks.append(NO_TABLES)

@@ -55,7 +55,8 @@ class Experiment:
     figures : callable, optional
         ``figures(lines)`` draws what the report shows of them as figures.
     notes : str
-        What a reader of the report has to know: where ours differs from the paper's, and why.
+        What a reader of the report has to know: where ours differs from the paper's, and why. An empty line
+        begins a paragraph.
     """
 
     name: str

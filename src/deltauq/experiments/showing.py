@@ -57,6 +57,6 @@ def grids(account: Account) -> list[Grid]:
 def _text(account: Account, heading: str, render: Callable[[Grid], str], comment: str = "") -> str:
     parts = [heading, f"{comment}{account.status()}"]
     if account.experiment.notes:
-        parts.append(f"{comment}{account.experiment.notes}")
+        parts += [f"{comment}{paragraph}" for paragraph in account.experiment.notes.split("\n\n")]
     parts += [render(grid) for grid in grids(account)]
     return "\n\n".join(parts)
