@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -63,6 +64,14 @@ def test_markdown_and_latex_are_text_to_paste(folder):
     assert latex.count("\\toprule") == 2
     text = [line for line in latex.splitlines() if not line.startswith("%")]
     assert not any(character in line for line in text for character in "±−σ²₁%")
+
+
+def test_paragraphs_of_a_note_are_all_comments_in_latex():
+    results = Path(__file__).parents[1] / "results"
+    latex = run("table4", "--results", results, "--format", "latex").stdout
+    before, _ = latex.split("\\begin", 1)
+    assert before.count("\n\n") > 3
+    assert all(line.startswith("%") for line in before.splitlines() if line)
 
 
 def test_json_is_the_summary(folder):
