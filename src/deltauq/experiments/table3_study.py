@@ -221,8 +221,10 @@ EXPERIMENT = Experiment(
         "left out. The Gaussian process and the ensemble are only standardised.\n\n"
         "Clipping went further than `trained` by 0.056 ± 0.019 in mean progress and -0.72 ± 0.23 in "
         "log_regret on the seeds to choose by, paired, and by 0.023 ± 0.021 and -0.39 ± 0.25 on fresh "
-        "ones: most on the functions of two inputs that fall off steeply, three-hump above all. Closed "
-        "forms come closer to a maximum, and stay more often at a lower one: see Shubert.\n\n"
+        "ones: most on the functions of two inputs that fall off steeply, three-hump above all. Its "
+        "mean progress over all functions is 0.743 and 0.715 in the two rounds, that of the Gaussian "
+        "process 0.639 and 0.667, that of the ensemble 0.532 and 0.562. Closed forms come closer to a "
+        "maximum, and stay more often at a lower one: see Shubert.\n\n"
         "All functions and seeds of one dimension are computed together, and their time stands with the "
         "first of them."
     ),
