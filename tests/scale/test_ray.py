@@ -71,8 +71,11 @@ def test_a_node_is_killed_in_the_middle_of_a_bulk_prediction(cluster, model, row
 
     def progress(done, total):
         if not killed:
-            killed.append(watching.one_at_work(log, cluster.second.node_id)[0])
+            # A machine that dies finishes nothing; a worker whose node is gone might, before it notices.
+            task, pid = watching.freeze_one_at_work(log, cluster.second.node_id)
+            killed.append(task)
             cluster.remove_node(cluster.second, allow_graceful=False)
+            os.kill(pid, signal.SIGKILL)
 
     done = predict(cluster, model, rows, tmp_path / "out", log, 0.5, progress)
     check_complete(tmp_path / "out", expected)

@@ -54,8 +54,18 @@ def one_at_work(log, node=None):
     raise AssertionError("no task was running")
 
 
+def freeze_one_at_work(log, node=None):
+    """Stop the worker of a task in the middle of it, and return the task's name and the process id."""
+    while True:
+        task, pid = one_at_work(log, node)
+        os.kill(pid, signal.SIGSTOP)
+        if not (Path(log) / f"{task}~{pid}~done").exists():
+            return task, pid
+        os.kill(pid, signal.SIGCONT)
+
+
 def kill_one_at_work(log):
     """Kill the worker of a task that has begun and not ended, and return the task's name."""
-    task, pid = one_at_work(log)
+    task, pid = freeze_one_at_work(log)
     os.kill(pid, signal.SIGKILL)
     return task
