@@ -79,12 +79,17 @@ class ClipWorst(OutcomeTransform):
         return subset.train(self.training)
 
 
+def clipped(m: int, reach: float = 3.0) -> OutcomeTransform:
+    """Return the transform that clips m outputs and then standardises them; see `ClipWorst`."""
+    return ChainedOutcomeTransform(clip=ClipWorst(m, reach), standardize=Standardize(m))
+
+
 def outcome_transform_of(word: str, m: int) -> OutcomeTransform:
     """Return the transform of m outputs that a word stands for."""
     if word == "standardize":
         return Standardize(m)
     if word == "clip":
-        return ChainedOutcomeTransform(clip=ClipWorst(m), standardize=Standardize(m))
+        return clipped(m)
     raise no_transform("outcome_transform", '"standardize", "clip"', word)
 
 

@@ -167,7 +167,7 @@ EXPERIMENT = Experiment(
         "the maximum of Lévi, and with the Gaussian process on Multi-Optima. Three of its five runs of "
         "Booth are at the maximum after the 20 steps, two are not. Why is not known: features of a "
         "fixed scale may be too rough for it, but scales that adapt did no better in the study. On "
-        "Sinusoid one run of five stays at the second hump, as one of the paper's setting does: which "
+        "Sinusoid one run of five stays at the second hump, as one of the paper's setting does. It "
         "fits what a small trial on another function showed: the spread over anchors grows with the "
         "width of a gap between points, but less than the error there, and less than the deviation of a "
         "Gaussian process. On Ackley the ensemble comes closer. Over all steps (the second table) the "

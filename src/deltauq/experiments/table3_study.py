@@ -142,9 +142,8 @@ def _maker(method: str, max_epochs: int | None) -> MakeSurrogate:
 
 def anchored_maker(setting: Setting) -> MakeSurrogate:
     """Return how to make the surrogates of a setting, in float32."""
-    from botorch.models.transforms.outcome import ChainedOutcomeTransform, OutcomeTransform, Standardize
-
-    from deltauq.bo import AnchoredSurrogate, ClipWorst
+    from deltauq.bo import AnchoredSurrogate
+    from deltauq.bo.transforms import clipped
     from deltauq.nn import MLP
     from deltauq.nn.recipe import Recipe
 
@@ -152,11 +151,6 @@ def anchored_maker(setting: Setting) -> MakeSurrogate:
         return MLP(d, m, (setting.width,), activation="silu", n_frequencies=32, fourier_scale=scale / d)
 
     networks = [partial(network, scale=scale) for scale in setting.fourier_scales]
-
-    def outcomes() -> OutcomeTransform:
-        if setting.reach is None:
-            return Standardize(1)
-        return ChainedOutcomeTransform(clip=ClipWorst(1, setting.reach), standardize=Standardize(1))
 
     def make(x: Tensor, y: Tensor, seed: int) -> AnchoredSurrogate:
         return AnchoredSurrogate(
@@ -166,7 +160,7 @@ def anchored_maker(setting: Setting) -> MakeSurrogate:
             recipe=Recipe(epochs=setting.epochs, lr=1e-2, schedule="cosine", seed=seed),
             features=setting.features,
             ridge=setting.ridges or None,
-            outcome_transform=outcomes(),
+            outcome_transform="standardize" if setting.reach is None else clipped(1, setting.reach),
             posterior="gaussian",
         )
 
