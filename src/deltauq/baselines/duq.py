@@ -9,7 +9,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from deltauq.baselines._convolution import with_sloped_convolutions
 from deltauq.baselines._network import (
     MakeNetwork,
     NetworkBaseline,
@@ -18,6 +17,7 @@ from deltauq.baselines._network import (
     refuse_criterion,
     require_labels,
 )
+from deltauq.baselines._sloped import with_slopes
 from deltauq.core import Posterior, StreamingPosterior
 from deltauq.nn.epochs import Batch, as_inputs
 
@@ -126,7 +126,8 @@ class DUQ(NetworkBaseline):
     The network is trained by binary cross-entropy of the kernels, plus a penalty that keeps the slope of
     their sum in x, ‖∂Σ/∂x‖, near 1 from both sides. Centroids are running means, moved towards a batch before
     it is learned from (its authors move them afterwards, by the batch just seen): a step is then one piece,
-    which can be replayed as a CUDA graph. Networks are not compiled: the penalty needs second derivatives.
+    which can be replayed as a CUDA graph. Networks are not compiled as a whole: the penalty needs second
+    derivatives.
 
     Parameters
     ----------
@@ -221,7 +222,7 @@ class DUQ(NetworkBaseline):
     def _new_kernels(self, x: Tensor, y: Tensor, training: Training) -> KernelNetwork:
         """Return the network before training."""
         seed = training.recipe.seed
-        extractor = with_sloped_convolutions(self._new_network(seed)).eval()
+        extractor = with_slopes(self._new_network(seed), training.recipe.compile).eval()
         with torch.no_grad():
             features = extractor(as_inputs(x[:1], training.normalise, channels_last=False))
         if features.ndim != 2:

@@ -1,12 +1,13 @@
-"""Convolutions with second derivatives of their own, against PyTorch's."""
+"""Layers with second derivatives of their own, against PyTorch's."""
 
 import copy
+import shutil
 
 import pytest
 import torch
 from torch import nn
 
-from deltauq.baselines._convolution import SlopedConv2d, with_sloped_convolutions
+from deltauq.baselines._sloped import SlopedBatchNorm2d, SlopedConv2d, with_slopes
 
 
 @pytest.mark.parametrize("stride", [1, 2])
@@ -28,6 +29,44 @@ def test_first_and_second_derivatives_are_right(stride, bias):
     assert torch.autograd.gradcheck(slopes, (x, weight))
 
 
+needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="PyTorch compiles by g++ on a CPU")
+
+
+@pytest.mark.parametrize(
+    "compiled",
+    [False, pytest.param(True, marks=[pytest.mark.slow, needs_compiler])],
+    ids=["eager", "compiled"],
+)
+def test_second_derivatives_of_a_normalisation_are_right(compiled):
+    torch.manual_seed(0)
+    plain = nn.BatchNorm2d(2, momentum=0.3).double()
+    nn.init.uniform_(plain.weight, 0.5, 2.0)
+    layer = SlopedBatchNorm2d(copy.deepcopy(plain), compiled)
+    x = torch.randn(3, 2, 2, 3, dtype=torch.double, requires_grad=True)
+    assert torch.allclose(layer(x), plain(x), rtol=1e-12)
+    for name, value in plain.state_dict().items():
+        assert torch.allclose(layer.state_dict()[name], value, rtol=1e-12), name
+    assert torch.allclose(copy.deepcopy(layer).eval()(x), plain.eval()(x), rtol=1e-12)
+    parameters = [weight.detach().clone().requires_grad_() for weight in layer.parameters()]
+
+    def outputs(x, weight, bias):
+        return torch.func.functional_call(layer, {"weight": weight, "bias": bias}, (x,))
+
+    def slopes(x, *parameters):
+        (slope,) = torch.autograd.grad(outputs(x, *parameters).sin().sum(), x, create_graph=True)
+        return slope
+
+    assert torch.autograd.gradcheck(outputs, (x, *parameters))
+    assert torch.autograd.gradcheck(slopes, (x, *parameters))
+
+
+def test_a_slope_in_the_weights_is_refused():
+    layer = SlopedConv2d(nn.Conv2d(1, 1, 3))
+    outputs = layer(torch.ones(1, 1, 4, 4)).sum()
+    with pytest.raises(RuntimeError, match="not have been used"):
+        torch.autograd.grad(outputs, layer.weight, create_graph=True)
+
+
 @pytest.mark.parametrize("precision", [torch.float32, torch.bfloat16])
 def test_a_penalty_on_slopes_has_the_same_gradients(precision):
     torch.manual_seed(0)
@@ -38,7 +77,8 @@ def test_a_penalty_on_slopes_has_the_same_gradients(precision):
         nn.Conv2d(8, 4, 3, 2, 1),
         nn.Conv2d(4, 4, 3, groups=2),
     )
-    sloped = with_sloped_convolutions(copy.deepcopy(plain))
+    sloped = with_slopes(copy.deepcopy(plain))
+    assert type(sloped[1]) is SlopedBatchNorm2d
     assert [type(layer) for layer in sloped if isinstance(layer, nn.Conv2d)] == [
         SlopedConv2d,
         SlopedConv2d,
