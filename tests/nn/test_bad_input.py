@@ -175,6 +175,7 @@ def test_bad_loss_options(net):
         ({"n_anchors": 0}, "n_anchors must be at least 1, got 0."),
         ({"consistency": 1.0}, "n_anchors must be at least 2"),
         ({"masked_target": "none"}, r"masked_target must be one of \['label', 'uniform'\], got 'none'."),
+        ({"masked_target": "uniform", "anchors": torch.tensor([[1, 0, 3, 2]])}, "nothing is masked"),
     ]:
         with pytest.raises(ValueError, match=message):
             anchored_loss(net, nn.functional.mse_loss, x, y, **options)

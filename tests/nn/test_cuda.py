@@ -57,7 +57,7 @@ def test_training_and_lower_precision(net):
             loss = F.cross_entropy(step(x), y)
         loss.backward()
         optimiser.step()
-        losses.append(float(loss))
+        losses.append(loss.item())
     assert losses[-1] < 0.5 * losses[0]
     exact, low = net.posterior(x), net.posterior(x, autocast=torch.bfloat16)
     assert low.var.dtype == torch.float32

@@ -177,8 +177,15 @@ def _objective(kind: Kind) -> Objective | None:
     from deltauq.nn.losses import anchored_loss
 
     if kind.copies > 1:
+        # Anchors that the network would draw itself could not be drawn anew when a step is replayed.
         return lambda net, batch: anchored_loss(
-            net, cross_entropy, batch.x, batch.y, n_anchors=kind.copies, consistency=kind.consistency
+            net,
+            cross_entropy,
+            batch.x,
+            batch.y,
+            n_anchors=kind.copies,
+            consistency=kind.consistency,
+            anchors=batch.anchors,
         )
     if kind.mask_rows or kind.masked_target != "label":
         return partial(_masked_loss, kind)

@@ -58,6 +58,7 @@ def anchored_loss(
     n_anchors: int = 1,
     consistency: float = 0.0,
     masked_target: str = "label",
+    anchors: Tensor | None = None,
 ) -> Tensor:
     """Return the loss of one training step, in one pass.
 
@@ -79,6 +80,9 @@ def anchored_loss(
     masked_target : {"label", "uniform"}
         What a masked batch is trained to: its own targets, or, for logits over classes, equal
         probabilities.
+    anchors : int tensor of shape (e, n), optional
+        For those who pair inputs themselves: rows of this batch, which is in random order. The first copy of
+        it meets these anchors, the next the rows before them, and so on; nothing is masked or remembered.
 
     Returns
     -------
@@ -92,8 +96,14 @@ def anchored_loss(
         )
     if masked_target not in MASKED_TARGETS:
         raise ValueError(f"masked_target must be one of {list(MASKED_TARGETS)}, got {masked_target!r}.")
-    with _unwrapped(net).seeing_copies(n_anchors) if n_anchors > 1 else nullcontext():
-        outputs = net(torch.cat([x] * n_anchors))
+    if anchors is not None and masked_target != "label":
+        raise ValueError("with anchors given nothing is masked: masked_target must be 'label'.")
+    inputs = torch.cat([x] * n_anchors)
+    if anchors is not None:
+        outputs = net(inputs, torch.cat([(anchors - copy) % len(x) for copy in range(n_anchors)], dim=1))
+    else:
+        with _unwrapped(net).seeing_copies(n_anchors) if n_anchors > 1 else nullcontext():
+            outputs = net(inputs)
     loss = criterion(outputs, torch.cat([y] * n_anchors))
     if masked_target == "uniform":
         to_uniform = -outputs.log_softmax(dim=1).mean()
