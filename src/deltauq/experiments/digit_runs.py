@@ -132,7 +132,7 @@ def generator(seed: int, size: Size) -> Generator:
     from deltauq.inverse import Generator, fit_generator
 
     torch.manual_seed(seed)
-    layers = _convolutional_layers() if size.layers == "convolutional" else None
+    layers = convolutional_layers() if size.layers == "convolutional" else None
     g = Generator((784,), N_LATENT, layers=layers, output="clipped")
     critic = _critic() if size.critic == "convolutional" else None
 
@@ -192,17 +192,17 @@ def forward_model(method: str, seed: int, size: Size) -> Any:
     from deltauq.nn import Anchored
 
     if method == "plain":
-        return _trained(_network, seed, size)
+        return _trained(network, seed, size)
     if method == "ensemble":
         seeds = [seed + 1000 * k for k in range(N_MEMBERS)]
-        return DeepEnsemble.from_members([_trained(_network, member, size) for member in seeds])
+        return DeepEnsemble.from_members([_trained(network, member, size) for member in seeds])
     if method == "mc-dropout":
         digits = training_digits(size.images, size.thickest)
-        model = MCDropout(_network, DROPOUT, N_ANCHORS, seed=seed)
+        model = MCDropout(network, DROPOUT, N_ANCHORS, seed=seed)
         return model.fit(digits.x, digits.y, recipe(size.forward, seed))
     # The anchored layer begins as a plain network's; the paper pairs a batch with itself in reverse order.
     net: Anchored = _trained(
-        lambda: Anchored(_network(), N_ANCHORS, init="pretrained", train_anchors="reverse"), seed, size
+        lambda: Anchored(network(), N_ANCHORS, init="pretrained", train_anchors="reverse"), seed, size
     )
     if size.anchors is not None:
         digits = training_digits(size.images, size.thickest)
@@ -219,13 +219,14 @@ def recipe(words: Mapping[str, Any], seed: int) -> Recipe:
     return Recipe(**words, batch_size=128, seed=seed)
 
 
-def _network() -> nn.Module:
+def network() -> nn.Module:
+    """Return the untrained network that all forward models are made of."""
     from deltauq.nn import MLP
 
     return MLP(784, 1, hidden=(512, 512, 512, 512))
 
 
-def _convolutional_layers() -> nn.Module:
+def convolutional_layers() -> nn.Module:
     """Return layers of a generator that draws with the same strokes everywhere; it makes no lone pixels."""
     from torch import nn
 
