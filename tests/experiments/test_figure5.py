@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy.special import softmax
 
 torch = pytest.importorskip("torch")
 
@@ -144,14 +143,17 @@ def test_medians_and_details_say_the_same(monkeypatch):
             np.testing.assert_allclose(in_details, known[rows, place], atol=1e-5)
 
 
-def test_the_temperature_of_images_held_out_is_found(monkeypatch):
-    rng = np.random.default_rng(3)
-    logits = rng.normal(scale=2.0, size=(4000, 10))
-    labels = (softmax(logits, axis=1).cumsum(axis=1) < rng.random((4000, 1))).sum(axis=1)
-    monkeypatch.setattr(figure5, "pictures", lambda name, profile: Pictures(2 * logits[None], labels))
-    found = figure5.with_temperature(lambda images: images, "quick")(2 * logits[None])
-    # Twice the true logits: a temperature of about two.
-    np.testing.assert_allclose(found.probabilities, softmax(logits, axis=1), atol=0.03)
+def test_one_training_serves_all_that_is_fitted_on_images_held_out(tiny, monkeypatch, tmp_path):
+    monkeypatch.setattr(artifacts, "cache_dir", lambda: tmp_path)
+    seen = []
+    real = figure5.pictures
+    monkeypatch.setattr(figure5, "pictures", lambda name, profile: seen.append(name) or real(name, profile))
+    figure5.measured("delta-masked-temperature", 0, "quick")
+    assert "validation" in seen
+    monkeypatch.setattr(image_networks, "train", None)
+    noisy = figure5.measured("delta-masked-noisy", 0, "quick")
+    monkeypatch.setattr(figure5, "trained", None)
+    assert not np.array_equal(noisy, figure5.measured("delta-masked-fitted", 0, "quick"))
 
 
 def test_weights_are_drawn_alike_for_every_image_and_in_every_process(tiny, monkeypatch):

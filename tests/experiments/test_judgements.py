@@ -5,6 +5,8 @@ import pytest
 from scipy.special import expit, softmax
 
 from deltauq.experiments import beyond, judgements
+from deltauq.experiments.judgements import fitted_spread, fitted_temperature
+from deltauq.metrics import nll
 
 
 @pytest.fixture
@@ -75,4 +77,24 @@ def test_calibration_is_fitted_on_one_half_and_measured_on_the_other():
     # Twice the true logits: halving is right, and a fitted temperature finds it.
     assert found["ece_half"] < 0.03 < found["ece_mean"]
     assert found["nll_temperature"] == pytest.approx(found["nll_half"], abs=0.003)
-    assert found["decay"] == 0.0 and found["nll_fitted"] == pytest.approx(found["nll_temperature"])
+    assert found["nll_fitted"] == pytest.approx(found["nll_temperature"])
+    assert found["ece_mean_shifted"] == pytest.approx(found["ece_mean"])
+
+
+def test_judges_are_fitted_on_images_held_out():
+    rng = np.random.default_rng(3)
+    truth = rng.normal(scale=2.0, size=(4000, 10))
+    labels = (softmax(truth, axis=1).cumsum(axis=1) < rng.random((4000, 1))).sum(axis=1)
+    # Twice the true logits: a temperature of about two; anchors that all say the same add nothing.
+    logits = np.stack([2 * truth] * 3)
+    for fit in (fitted_temperature, fitted_spread):
+        judged = fit(logits[:, ::2], labels[::2])(logits[:, 1::2])
+        np.testing.assert_allclose(judged.probabilities, softmax(truth[1::2], axis=1), atol=0.03)
+    # Where anchors disagree the logits are worth nothing, and σ tells.
+    noise = np.where(np.arange(4000) % 4 < 2, 5.0, 0.0)[:, None] * rng.normal(size=(10, 4000, 10))
+    logits = np.stack([truth] * 10) * (noise[0, :, :1] == 0.0) + noise
+    scores = [
+        nll(labels[1::2], fit(logits[:, ::2], labels[::2])(logits[:, 1::2]).probabilities)
+        for fit in (fitted_spread, fitted_temperature)
+    ]
+    assert scores[0] < scores[1] - 0.05

@@ -16,12 +16,19 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from deltauq.calibration import SpreadScaler, TemperatureScaler
 from deltauq.experiments import labels
-from deltauq.experiments.image_kinds import N_ANCHORS, NETWORK, SCHEDULES, TRAINING_IMAGES, Anchors, Kind, Run
+from deltauq.experiments.image_kinds import N_ANCHORS, NETWORK, NOISY, SCHEDULES, TRAINING_IMAGES, Kind, Run
 from deltauq.experiments.image_runs import logits, seconds_per_image
 from deltauq.experiments.image_sets import pictures
-from deltauq.experiments.judgements import mean_logits, posterior_of, spread, spread_scaled
+from deltauq.experiments.judgements import (
+    Judge,
+    fitted_spread,
+    fitted_temperature,
+    mean_logits,
+    posterior_of,
+    spread,
+    spread_scaled,
+)
 from deltauq.experiments.runner import Cell, Experiment, Outcome
 from deltauq.metrics import accuracy, auroc, ece, entropy, nll
 from deltauq.report import TableView
@@ -33,8 +40,6 @@ PLACES = {"ResNet18": ("stages.2", "stages.3"), "ResNet20": ("stages.1", "stages
 """Before the stage in the middle, after half of the blocks of ResNet-18, and before the last one."""
 ALPHAS = (0.1, 0.25, 0.5)
 SEEDS = {"quick": range(1), "paper": range(2)}
-NOISY = Anchors("impulse-1")
-"""Anchors that no network has met in training; in `ablation-prior` the AUROC of σ rises with them."""
 
 ANCHORED = Kind("", anchored=True)
 
@@ -86,33 +91,41 @@ def run(cell: Cell, profile: str) -> Outcome:
     metrics = {
         **classifier(clean, shifted, classes),
         **scores(clean, shifted),
-        **noisy_score(training, sets),
+        **by_anchors(training, sets, classes),
         "seconds_per_image": seconds_per_image(training, "validation", N_ANCHORS),
     }
     return Outcome(metrics)
 
 
-def noisy_score(training: Run, sets: Mapping[str, str]) -> dict[str, float]:
-    """Return how well σ tells corrupted images from clean ones, under clean anchors and under noisy ones.
+def by_anchors(training: Run, sets: Mapping[str, str], classes: np.ndarray) -> dict[str, float]:
+    """Return what σ is worth under clean anchors, and under noisy ones.
 
     Parameters
     ----------
     training : Run
     sets : mapping of str to str
         Names of corrupted sets by corruption. The anchors' own corruption is left out.
+    classes : int array of shape (n,)
 
     Returns
     -------
     metrics : dict of str to float
-        Nothing for a plain network.
+        How well σ tells corrupted images from clean ones, and the calibration of corrupted images by a
+        temperature and by a function of σ, both fitted on clean ones. Nothing for a plain network.
     """
     if not training.kind.anchored:
         return {}
     others = {name: images for name, images in sets.items() if name != "impulse_noise"}
     metrics = {}
     for kind, anchors in (("clean", TRAINING_IMAGES), ("noisy", NOISY)):
+        clean = logits(training, "validation", anchors)
         shifted = {name: logits(training, images, anchors) for name, images in others.items()}
-        metrics[f"auroc_sigma_{kind}"] = mean_auroc(spread, logits(training, "validation", anchors), shifted)
+        metrics[f"auroc_sigma_{kind}"] = mean_auroc(spread, clean, shifted)
+        for way, fit in (("temperature", fitted_temperature), ("fitted", fitted_spread)):
+            judge = fit(clean[:, ::2], classes[::2])
+            for name, metric in (("ece", ece), ("nll", nll)):
+                figures = [metric(classes[1::2], judge(k[:, 1::2]).probabilities) for k in shifted.values()]
+                metrics[f"{name}_{way}_{kind}"] = float(np.mean(figures))
     return metrics
 
 
@@ -133,27 +146,24 @@ def classifier(clean: np.ndarray, shifted: Mapping[str, np.ndarray], classes: np
         Calibration of the mean logits as they are, halved, scaled by 0.5 − σ², by a fitted temperature, and
         by a fitted function of σ; "shifted" where it is that of corrupted images.
     """
-    fitting = posterior_of(clean[:, ::2])
-    temperature = TemperatureScaler().fit(fitting.mean, classes[::2])
-    fitted = SpreadScaler().fit(fitting, classes[::2])
-    classes = classes[1::2]
-    ways: dict[str, Callable[[np.ndarray], np.ndarray]] = {
-        "mean": lambda k: mean_logits(1.0)(k).probabilities,
-        "half": lambda k: mean_logits(0.5)(k).probabilities,
-        "uq": lambda k: spread_scaled(k).probabilities,
-        "temperature": lambda k: softmax(temperature.transform(k.mean(axis=0)), axis=-1),
-        "fitted": lambda k: softmax(fitted.transform(posterior_of(k)), axis=-1),
+    ways: dict[str, Judge] = {
+        "mean": mean_logits(1.0),
+        "half": mean_logits(0.5),
+        "uq": spread_scaled,
+        "temperature": fitted_temperature(clean[:, ::2], classes[::2]),
+        "fitted": fitted_spread(clean[:, ::2], classes[::2]),
     }
-    metrics = {"accuracy": accuracy(classes, ways["mean"](clean[:, 1::2])), "decay": fitted.decay_}
-    metrics["accuracy_shifted"] = float(
-        np.mean([accuracy(classes, ways["mean"](k[:, 1::2])) for k in shifted.values()])
-    )
-    for name, probabilities in ways.items():
-        metrics[f"ece_{name}"] = ece(classes, probabilities(clean[:, 1::2]))
-        metrics[f"nll_{name}"] = nll(classes, probabilities(clean[:, 1::2]))
-        metrics[f"nll_{name}_shifted"] = float(
-            np.mean([nll(classes, probabilities(k[:, 1::2])) for k in shifted.values()])
-        )
+    classes, clean, shifts = classes[1::2], clean[:, 1::2], [k[:, 1::2] for k in shifted.values()]
+    metrics = {}
+    for name, judge in ways.items():
+        stated, under_shift = judge(clean).probabilities, [judge(k).probabilities for k in shifts]
+        if name == "mean":
+            metrics["accuracy"] = accuracy(classes, stated)
+            metrics["accuracy_shifted"] = float(np.mean([accuracy(classes, k) for k in under_shift]))
+        metrics[f"ece_{name}"] = ece(classes, stated)
+        metrics[f"nll_{name}"] = nll(classes, stated)
+        metrics[f"ece_{name}_shifted"] = float(np.mean([ece(classes, k) for k in under_shift]))
+        metrics[f"nll_{name}_shifted"] = float(np.mean([nll(classes, k) for k in under_shift]))
     return metrics
 
 
@@ -267,6 +277,20 @@ EXPERIMENT = Experiment(
             labels=labels.LABELS,
             note="Mean logits as they are, halved, times 0.5 − σ², divided by a temperature, and scaled by a "
             "function of σ; the last two fitted on clean images held out.",
+        ),
+        TableView(
+            "The same under clean anchors and under noisy ones",
+            tuple(
+                f"{metric}_{way}_{kind}"
+                for metric in ("ece", "nll")
+                for way in ("temperature", "fitted")
+                for kind in ("clean", "noisy")
+            ),
+            "setting",
+            best=None,
+            labels=labels.LABELS,
+            note="Calibration error and negative log-likelihood under corruptions, without impulse noise; "
+            "noisy anchors are the same training images with impulse noise of severity 1.",
         ),
     ),
     notes="ResNet-18, 40 epochs with a linearly falling rate, 45,000 training images; the other 5,000 judge. "

@@ -7,19 +7,26 @@ stay in the cache; logits do not.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
+from typing import Any
 
 import numpy as np
 
-from deltauq.calibration import TemperatureScaler
 from deltauq.data.corruptions import FIGURE5, SEVERITIES
 from deltauq.experiments import paper
 from deltauq.experiments.artifacts import shared_arrays
-from deltauq.experiments.image_kinds import SCHEDULES, TRAINING_IMAGES, Kind, Run
+from deltauq.experiments.image_kinds import NOISY, SCHEDULES, TRAINING_IMAGES, Anchors, Kind, Run
 from deltauq.experiments.image_networks import trained
 from deltauq.experiments.image_runs import Predictor, predictor
 from deltauq.experiments.image_sets import Pictures, pictures, source
-from deltauq.experiments.judgements import Judge, mean_logits, mean_probabilities, spread_scaled
+from deltauq.experiments.judgements import (
+    Judge,
+    fitted_spread,
+    fitted_temperature,
+    mean_logits,
+    mean_probabilities,
+    spread_scaled,
+)
 from deltauq.experiments.labels import LABELS
 from deltauq.experiments.results import ResultLine
 from deltauq.experiments.runner import Cell, Experiment, Outcome
@@ -53,36 +60,47 @@ class Method:
 
     Attributes
     ----------
-    judge : callable or None
-        None: mean logits divided by a temperature, fitted on the images held out.
+    judge : Judge or Fit
+        What makes probabilities of logits, or what fits it on the images held out.
     kind : Kind
     members : int
         Networks, of seeds that follow each other, the first after the last.
     held_out : bool
-        Leave 5,000 images out of training.
+        Leave 5,000 images out of training, and fit the judge on them.
+    anchors : Anchors
+        For anchored networks.
     """
 
-    judge: Judge | None
+    judge: Any
     kind: Kind = PLAIN
     members: int = 1
     held_out: bool = False
+    anchors: Anchors = TRAINING_IMAGES
+
+    def same_logits(self, other: Method) -> bool:
+        """Tell whether two methods differ in their judges only."""
+        return self.same_networks(other) and self.anchors == other.anchors
 
     def same_networks(self, other: Method) -> bool:
-        """Tell whether two methods differ in their judges only."""
-        return replace(self, judge=None) == replace(other, judge=None)
+        """Tell whether two methods differ in what they ask their networks, and make of it, only."""
+        mine, theirs = ((m.kind, m.members, m.held_out) for m in (self, other))
+        return mine == theirs
 
 
 METHODS = {
     "plain": Method(mean_logits(1.0)),
     "delta-uq": Method(spread_scaled, ANCHORED),
     "delta-masked": Method(spread_scaled, MASKED),
-    "temperature": Method(None, held_out=True),
+    "temperature": Method(fitted_temperature, held_out=True),
     "mc-dropout": Method(mean_probabilities, replace(PLAIN, dropout=DROPOUT)),
     "svi": Method(mean_probabilities, replace(PLAIN, variational=True)),
+    "delta-masked-temperature": Method(fitted_temperature, MASKED, held_out=True),
     "scaled": Method(mean_logits(0.5)),
     "delta-mean": Method(mean_logits(1.0), ANCHORED),
     "delta-mean-scaled": Method(mean_logits(0.5), ANCHORED),
     "delta-masked-mean": Method(mean_logits(1.0), MASKED),
+    "delta-masked-fitted": Method(fitted_spread, MASKED, held_out=True),
+    "delta-masked-noisy": Method(fitted_spread, MASKED, held_out=True, anchors=NOISY),
     "ensemble": Method(mean_probabilities, members=3),
     "ensemble-5": Method(mean_probabilities, members=5),
 }
@@ -153,9 +171,9 @@ def runs_of(method: Method, seed: int, profile: str) -> list[Run]:
 def measured(name: str, seed: int, profile: str) -> np.ndarray:
     """Return the figures of a method, of shape (sets, metrics): from the cache if they are there.
 
-    They are made together with those of all methods on the same networks.
+    They are made together with those of all methods on the same logits.
     """
-    runs = runs_of(METHODS[name], seed, profile)
+    runs, anchors = runs_of(METHODS[name], seed, profile), METHODS[name].anchors
     names = _companions(name)
     sets = image_sets(profile)
     configuration = {
@@ -164,12 +182,17 @@ def measured(name: str, seed: int, profile: str) -> np.ndarray:
         "methods": names,
         "images": [[images, source(images)] for images in sets],
         "n_images": N_IMAGES[profile],
+        "anchors": astuple(anchors),
     }
 
     def make() -> dict[str, np.ndarray]:
-        asks = [predictor(trained(run), run, TRAINING_IMAGES, N_IMAGES[profile]) for run in runs]
+        asks = [predictor(trained(run), run, anchors, N_IMAGES[profile]) for run in runs]
         print(f"  figure5 of {runs[0]} ({len(runs)}): {len(sets)} sets of images", flush=True)
-        judges = {name: METHODS[name].judge or with_temperature(asks[0], profile) for name in names}
+        judges = {name: METHODS[name].judge for name in names}
+        if METHODS[name].held_out:
+            given = pictures("validation", profile)
+            held_out = asks[0](given.images).astype(np.float64)
+            judges = {name: fit(held_out, given.labels) for name, fit in judges.items()}
         return judge_sets(asks, judges, (_first(images, profile) for images in sets))
 
     return shared_arrays(f"figure5-{runs[0]}-{len(runs)}", configuration, make)[name]
@@ -199,13 +222,6 @@ def judge_sets(
             probabilities = judge(logits).probabilities
             figures[name].append([metric(given.labels, probabilities) for metric in METRICS.values()])
     return {name: np.array(rows) for name, rows in figures.items()}
-
-
-def with_temperature(ask: Predictor, profile: str) -> Judge:
-    """Return the method that divides logits by the temperature of the images held out."""
-    given = pictures("validation", profile)
-    scaler = TemperatureScaler().fit(ask(given.images).astype(np.float64).mean(axis=0), given.labels)
-    return mean_logits(1.0 / scaler.temperature_)
 
 
 def figures(lines: Sequence[ResultLine]) -> list[Figure]:
@@ -241,13 +257,14 @@ def _boxes(lines: Sequence[ResultLine], metric: str) -> dict[str, np.ndarray]:
 
 
 def _companions(name: str) -> list[str]:
-    """Return all methods on the same networks, in their order."""
-    return [other for other, method in METHODS.items() if method.same_networks(METHODS[name])]
+    """Return all methods on the same logits, in their order."""
+    return [other for other, method in METHODS.items() if method.same_logits(METHODS[name])]
 
 
 def _trains(name: str) -> bool:
     """Tell whether a method is the first to ask for a training of its own."""
-    return METHODS[name].members == 1 and _companions(name)[0] == name
+    first = next(other for other, method in METHODS.items() if method.same_networks(METHODS[name]))
+    return METHODS[name].members == 1 and first == name
 
 
 def _first(images: str, profile: str) -> Pictures:

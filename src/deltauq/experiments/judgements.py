@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import logsumexp, softmax
 
-from deltauq.calibration import scale_logits
+from deltauq.calibration import SpreadScaler, TemperatureScaler, scale_logits
 from deltauq.core import Posterior, StreamingPosterior
 from deltauq.metrics import accuracy, aupr, auroc, ece, entropy, fpr95
 
@@ -45,6 +45,22 @@ def mean_logits(scale: float) -> Judge:
 def spread_scaled(logits: np.ndarray) -> Judgement:
     """Return Δ-UQ's judgement: mean logits times 0.5 − σ², with σ² the variance of their sigmoids."""
     return by_entropy(softmax(scale_logits(posterior_of(logits)), axis=-1))
+
+
+Fit = Callable[[np.ndarray, np.ndarray], Judge]
+"""Makes a judge from logits of shape (K, n, 10) and labels of images that no network was trained on."""
+
+
+def fitted_temperature(logits: np.ndarray, labels: np.ndarray) -> Judge:
+    """Return the method that divides mean logits by the temperature of these images."""
+    scaler = TemperatureScaler().fit(logits.mean(axis=0), labels)
+    return mean_logits(1.0 / scaler.temperature_)
+
+
+def fitted_spread(logits: np.ndarray, labels: np.ndarray) -> Judge:
+    """Return the method that scales mean logits by a function of σ, fitted on these images."""
+    scaler = SpreadScaler().fit(posterior_of(logits), labels)
+    return lambda logits: by_entropy(softmax(scaler.transform(posterior_of(logits)), axis=-1))
 
 
 def first_alone(judge: Judge) -> Judge:
