@@ -60,6 +60,11 @@ def test_second_derivatives_of_a_normalisation_are_right(compiled):
     assert torch.autograd.gradcheck(slopes, (x, *parameters))
 
 
+def test_a_single_value_in_a_channel_is_refused_as_ever():
+    with pytest.raises(ValueError, match="more than 1 value per channel"):
+        SlopedBatchNorm2d(nn.BatchNorm2d(3), compiled=False)(torch.randn(1, 3, 1, 1))
+
+
 def test_a_slope_in_the_weights_is_refused():
     layer = SlopedConv2d(nn.Conv2d(1, 1, 3))
     outputs = layer(torch.ones(1, 1, 4, 4)).sum()

@@ -1,5 +1,7 @@
 """The search: closed forms, what uncertainty changes, what goes wrong."""
 
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 import torch
@@ -7,7 +9,7 @@ from torch import nn
 
 from deltauq.baselines import DeepEnsemble, MCDropout
 from deltauq.core import Posterior
-from deltauq.inverse import Generator, scale_of, search
+from deltauq.inverse import Generator, latents_of, scale_of, search
 from deltauq.inverse.search import FLOOR, laplace_loss
 from deltauq.nn import MLP, Anchored
 from deltauq.nn.recipe import Recipe
@@ -93,7 +95,11 @@ def test_starts_of_ones_own():
     torch.testing.assert_close(found.z, starts.expand(2, 3, 2))
     nearer = search(identity, total, [0.0, 2.0], starts=starts, n_steps=200)
     assert (nearer.loss <= found.loss).all() and nearer.loss.max() < 0.05
+    for given in (starts.clone().requires_grad_(), starts.numpy(), starts.tolist(), starts.double()):
+        again = search(identity, total, [0.0, 2.0], starts=given, n_steps=200)
+        assert torch.equal(again.z, nearer.z) and not again.z.requires_grad
     for bad, complaint in (
+        ([[0.5], [0.5, 0.5]], r"starts must be latents of shape \(r, d\): "),
         (torch.zeros(3), r"starts must be latents of shape \(r, d\), got \(3,\)"),
         (torch.zeros(0, 2), r"got \(0, 2\)"),
         (torch.full((2, 2), 1.5), r"starts must be in \[-1, 1\]"),
@@ -157,6 +163,31 @@ def test_a_search_that_diverges_keeps_its_best_point_and_says_so():
     np.testing.assert_allclose(found.mean[1], 0.0, atol=0.05)
 
 
+def test_a_search_that_diverges_at_its_last_step_says_so_too():
+    def breaks_high(x):
+        return torch.where(x[:, 0] > 0.2, torch.nan, x[:, 0])
+
+    # From zero, 0.05 at a step: 0.25 is reached by the fifth, the first beyond 0.2.
+    for n_steps, says in ((4, False), (5, True)):
+        with pytest.warns(UserWarning, match="1 of 1") if says else nullcontext():
+            found = search(identity, breaks_high, [10.0], starts=torch.zeros(1, 1), n_steps=n_steps, lr=0.05)
+        assert bool(found.diverged) == says and found.mean.isfinite().all()
+
+
+def test_models_in_double_precision():
+    torch.manual_seed(0)
+    g, f = Generator((6,), 4, (16,)).double(), MLP(6, 1, (8,)).double()
+    found = search(g, f, [0.1], n_restarts=3, n_steps=20)
+    assert found.x.dtype == found.mean.dtype == torch.double
+    x, y = torch.rand(5, 6), torch.rand(5)
+    starts = latents_of(g, x, y, n_steps=3)
+    assert starts.dtype == torch.double
+    search(g, f, [0.1], starts=starts, n_steps=2)
+    anchored = Anchored(MLP(6, 1, (8,)), n_anchors=5).double().eval()
+    anchored.set_anchors(torch.rand(5, 6).double())
+    assert scale_of(anchored, x, y) > 0.0
+
+
 @pytest.fixture(scope="module")
 def forwards():
     """Trained forward models of 6 inputs: plain, dropout, ensemble, anchored."""
@@ -207,6 +238,13 @@ def test_every_forward_model_is_searched_and_left_as_it_was(name, forwards):
         (identity, total, 3.0, {}, r"targets must be a list of numbers, got shape \(\)"),
         (identity, total, [1.0], {"n_latent": None}, "give n_latent"),
         (identity, total, [1.0], {"n_restarts": 0}, "n_restarts must be an integer of at least 1, got 0"),
+        (
+            identity,
+            total,
+            [1.0],
+            {"n_restarts": True},
+            "n_restarts must be an integer of at least 1, got True",
+        ),
         (identity, total, [1.0], {"n_steps": 1.5}, "n_steps must be an integer of at least 1, got 1.5"),
         (identity, total, [1.0], {"lr": 0.0}, "lr must be positive, got 0.0"),
         (identity, total, [1.0], {"scale": np.inf}, "scale must be positive, got inf"),
@@ -224,6 +262,8 @@ def test_every_forward_model_is_searched_and_left_as_it_was(name, forwards):
         (lambda y, z: z / 0.0, total, [1.0], {}, "g gives values that are not finite"),
         (identity, lambda x: total(x) * np.nan, [1.0], {}, "f gives values that are not finite"),
         (identity, lambda x: total(x).detach(), [1.0], {}, "no gradient flows"),
+        (lambda y, z: z.detach(), nn.Linear(3, 1), [1.0], {}, "no gradient flows"),
+        (identity, Speaks(total, lambda x: -(total(x) ** 2)), [1.0], {}, "f states a negative variance"),
     ],
 )
 def test_bad_input(g, f, targets, words, complaint):

@@ -176,6 +176,11 @@ def test_bad_loss_options(net):
         ({"consistency": 1.0}, "n_anchors must be at least 2"),
         ({"masked_target": "none"}, r"masked_target must be one of \['label', 'uniform'\], got 'none'."),
         ({"masked_target": "uniform", "anchors": torch.tensor([[1, 0, 3, 2]])}, "nothing is masked"),
+        ({"n_anchors": 2, "anchors": torch.rand(1, 4, 5)}, r"integers of shape \(e, 4\), got torch.float32"),
+        (
+            {"anchors": torch.tensor([[1, 0]])},
+            r"got torch.int64 of shape \(1, 2\)",
+        ),
     ]:
         with pytest.raises(ValueError, match=message):
             anchored_loss(net, nn.functional.mse_loss, x, y, **options)

@@ -189,13 +189,14 @@ def test_loss_with_several_anchors_asks_for_consistency(mlp):
     torch.testing.assert_close(loss, expected)
 
 
-def test_copies_of_a_batch_meet_the_rows_before_the_anchors_given(mlp):
+@pytest.mark.parametrize("step", [1, -1, 3])
+def test_copies_of_a_batch_meet_rows_further_away(mlp, step):
     net, x, y = Anchored(mlp), torch.randn(16, 5), torch.randn(16, 2)
     here = torch.arange(16)
-    outputs = torch.cat([net(x, here.roll(k)[None]) for k in (1, 2, 3)])
+    outputs = torch.cat([net(x, here.roll(k * step)[None]) for k in (1, 2, 3)])
     spread = outputs.reshape(3, 16, 2).var(0, unbiased=False).mean()
     expected = F.mse_loss(outputs, torch.cat([y] * 3)) + 0.7 * spread
-    words = {"n_anchors": 3, "consistency": 0.7, "anchors": here.roll(1)[None]}
+    words = {"n_anchors": 3, "consistency": 0.7, "anchors": here.roll(step)[None]}
     torch.testing.assert_close(anchored_loss(net, F.mse_loss, x, y, **words), expected)
     # Nothing is drawn: the same again.
     assert torch.equal(*(anchored_loss(net, F.mse_loss, x, y, **words) for _ in range(2)))

@@ -215,7 +215,8 @@ class SlopedBatchNorm2d(nn.BatchNorm2d):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return x of shape (n, num_features, height, width), normalised."""
-        if not self.training:
+        # PyTorch's own refuses a single value per channel, which has no spread.
+        if not self.training or x.numel() == self.num_features:
             return super().forward(x)
         assert self.num_batches_tracked is not None
         self.num_batches_tracked.add_(1)

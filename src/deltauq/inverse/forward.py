@@ -7,10 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from deltauq.baselines._network import SampledBaseline
 from deltauq.core import Posterior
+from deltauq.inverse.generator import numbers_of
 
 Forward = Any
 """A model that speaks `Posterior`, or a function that gives one number for each input."""
@@ -50,11 +51,13 @@ def scale_of(f: Forward, x: Tensor, y: Tensor) -> float:
     """
     if len(x) == 0 or y.numel() != len(x):
         raise ValueError(f"one y is needed for each of at least one input, got {y.numel()} for {len(x)}.")
+    if isinstance(f, nn.Module):
+        x = x.to(**numbers_of(f))
     mean, var = ask(f, x)
     if var is None:
         return 1.0
     # Not the mean of ratios: a few members agree by chance, and would decide it.
-    scale = float((mean - y.reshape(-1)).abs().mean() / var.sqrt().mean())
+    scale = float((mean - y.to(mean).reshape(-1)).abs().mean() / var.sqrt().mean())
     if not 0.0 < scale < math.inf:
         raise ValueError(f"no scale fits: |error| over standard deviation is {scale} on these inputs.")
     return scale

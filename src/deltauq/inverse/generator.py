@@ -90,10 +90,12 @@ def latent_size(g: Any, n_latent: int | None) -> int:
     return d
 
 
-def device_of(g: Any) -> torch.device:
-    """Return where a generator is, the CPU for one without weights."""
-    first = next(g.parameters(), None) if isinstance(g, nn.Module) else None
-    return torch.device("cpu") if first is None else first.device
+def numbers_of(*models: Any) -> dict[str, Any]:
+    """Return device and dtype of the first model that has weights: those of the CPU's floats if none has."""
+    networks = (model for model in models if isinstance(model, nn.Module))
+    weights = (weight for net in networks for weight in net.parameters() if weight.is_floating_point())
+    first = next(weights, torch.empty(0))
+    return {"device": first.device, "dtype": first.dtype}
 
 
 def perceptron(n_in: int, hidden: Sequence[int], n_out: int) -> nn.Sequential:

@@ -8,7 +8,7 @@ from contextlib import nullcontext
 import torch
 from torch import Tensor, nn
 
-from deltauq.inverse.generator import Generate, device_of, latent_size
+from deltauq.inverse.generator import Generate, latent_size, numbers_of
 from deltauq.nn._inference import evaluating
 
 
@@ -44,9 +44,9 @@ def latents_of(
         raise ValueError(f"n_steps must be an integer of at least 1, got {n_steps!r}.")
     if not 0.0 < lr < math.inf:
         raise ValueError(f"lr must be positive, got {lr}.")
-    device = device_of(g)
-    x, y = x.to(device), y.to(device).reshape(-1, 1)
-    z = torch.zeros(len(x), d, device=device, requires_grad=True)
+    numbers = numbers_of(g)
+    x, y = x.to(**numbers), y.to(**numbers).reshape(-1, 1)
+    z = torch.zeros(len(x), d, **numbers, requires_grad=True)
     optimizer = torch.optim.Adam([z], lr=lr)
     with evaluating(g) if isinstance(g, nn.Module) else nullcontext():
         for _ in range(n_steps):

@@ -7,12 +7,13 @@ import warnings
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from deltauq.inverse.forward import Forward, Said, ask
-from deltauq.inverse.generator import Generate, device_of, latent_size, uniform
+from deltauq.inverse.generator import Generate, latent_size, numbers_of, uniform
 from deltauq.nn._inference import evaluating
 
 FLOOR = 0.01
@@ -76,8 +77,8 @@ def search(
         ``g(y, z)`` gives inputs of shape (n, ...) for standardised targets of shape (n, 1) and latents of
         shape (n, d), uniform on [−1, 1]; see `Generator`. Gradients must flow from inputs to z.
     f : model that speaks `Posterior`, or callable
-        Takes these inputs and gives one standardised y for each: an `Anchored` network, a network baseline,
-        or any function without uncertainty.
+        Takes these inputs and gives one standardised y for each, with gradients: an `Anchored` network,
+        `DeepEnsemble`, `MCDropout`, `SVI`, or any differentiable function without uncertainty.
     targets : sequence of t floats
         In units of y.
     n_restarts : int, default=50
@@ -87,7 +88,7 @@ def search(
         Short steps stay near their start, where f is less easily fooled than far from it.
     n_latent : int, optional
         d; that of ``g.n_latent`` by default.
-    starts : tensor of shape (r, d), optional
+    starts : array of shape (r, d), optional
         Latents to start from for each target, in place of random ones; `latents_of` finds those of known
         inputs.
     y_mean, y_std : float
@@ -107,11 +108,12 @@ def search(
     _check_sizes(n_restarts, n_steps, lr, scale)
     if starts is None:
         starts = uniform(n_restarts, latent_size(g, n_latent), seed)
-    n_restarts, d = _check_starts(starts)
-    device = device_of(g)
-    y = goals.to(device).repeat_interleave(n_restarts)[:, None]
+    numbers = numbers_of(g, f)
+    starts = _check_starts(starts).to(**numbers)
+    n_restarts, d = starts.shape
+    y = goals.to(**numbers).repeat_interleave(n_restarts)[:, None]
     # Every target has the same starts: what is found for one does not depend on the others.
-    z = starts.to(device).repeat(len(goals), 1)
+    z = starts.repeat(len(goals), 1)
     with ExitStack() as stack:
         for model in (g, f):
             if isinstance(model, nn.Module):
@@ -180,12 +182,13 @@ def _descend(
         with torch.no_grad():
             better = losses < least
             best, least = torch.where(better[:, None], z, best), torch.where(better, losses, least)
+            diverged |= ~losses.isfinite()
         if step == n_steps:
             break
         # Only the way to z is followed back: the weights of g and f get no gradients.
         (slope,) = torch.autograd.grad(losses.sum(), z)
         with torch.no_grad():
-            diverged |= ~(losses.isfinite() & slope.isfinite().all(1))
+            diverged |= ~slope.isfinite().all(1)
             z.grad = torch.where(diverged[:, None], 0.0, slope)
             optimizer.step()
             # A row that diverged stays where it was best.
@@ -197,7 +200,7 @@ def _descend(
 
 def _check_targets(targets: Sequence[float] | Tensor, y_mean: float, y_std: float) -> Tensor:
     """Return standardised targets of shape (t,)."""
-    goals = torch.as_tensor(targets, dtype=torch.float32).cpu()
+    goals = torch.as_tensor(targets, dtype=torch.float64).cpu()
     if goals.ndim != 1 or len(goals) == 0:
         raise ValueError(f"targets must be a list of numbers, got shape {tuple(goals.shape)}.")
     if not goals.isfinite().all():
@@ -209,20 +212,24 @@ def _check_targets(targets: Sequence[float] | Tensor, y_mean: float, y_std: floa
 
 def _check_sizes(n_restarts: int, n_steps: int, lr: float, scale: float) -> None:
     for name, value in (("n_restarts", n_restarts), ("n_steps", n_steps)):
-        if not (isinstance(value, int) and value >= 1):
+        if isinstance(value, bool) or not (isinstance(value, int) and value >= 1):
             raise ValueError(f"{name} must be an integer of at least 1, got {value!r}.")
     for name, rate in (("lr", lr), ("scale", scale)):
         if not 0.0 < rate < math.inf:
             raise ValueError(f"{name} must be positive, got {rate}.")
 
 
-def _check_starts(starts: Tensor) -> tuple[int, int]:
-    """Return how many starts there are, and the size of the latent space."""
+def _check_starts(starts: Any) -> Tensor:
+    """Return starts as a tensor of their own."""
+    try:
+        starts = torch.as_tensor(starts).detach()
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ValueError(f"starts must be latents of shape (r, d): {_first_line(error)}") from error
     if starts.ndim != 2 or starts.numel() == 0:
         raise ValueError(f"starts must be latents of shape (r, d), got {tuple(starts.shape)}.")
     if not (starts.abs() <= 1.0).all():
         raise ValueError("starts must be in [-1, 1], where latents are.")
-    return len(starts), starts.shape[1]
+    return starts
 
 
 def _check_models(g: Generate, f: Forward, y: Tensor, z: Tensor) -> None:
@@ -248,7 +255,10 @@ def _check_models(g: Generate, f: Forward, y: Tensor, z: Tensor) -> None:
         ) from error
     if not mean.isfinite().all() or not (var is None or var.isfinite().all()):
         raise ValueError("f gives values that are not finite at the starts of the search.")
-    if not mean.requires_grad:
+    if var is not None and (var < 0.0).any():
+        raise ValueError("f states a negative variance at the starts of the search.")
+    (slope,) = torch.autograd.grad(mean.sum(), z, allow_unused=True) if mean.requires_grad else (None,)
+    if slope is None:
         raise ValueError("no gradient flows from what f says back to z: neither g nor f may detach.")
 
 

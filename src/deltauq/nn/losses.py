@@ -82,7 +82,7 @@ def anchored_loss(
         probabilities.
     anchors : int tensor of shape (e, n), optional
         For those who pair inputs themselves: rows of this batch, which is in random order. The first copy of
-        it meets these anchors, the next the rows before them, and so on; nothing is masked or remembered.
+        a row meets these, the k-th the row that is k times as far from it; nothing is masked or remembered.
 
     Returns
     -------
@@ -100,7 +100,7 @@ def anchored_loss(
         raise ValueError("with anchors given nothing is masked: masked_target must be 'label'.")
     inputs = torch.cat([x] * n_anchors)
     if anchors is not None:
-        outputs = net(inputs, torch.cat([(anchors - copy) % len(x) for copy in range(n_anchors)], dim=1))
+        outputs = net(inputs, _of_copies(anchors, len(x), n_anchors))
     else:
         with _unwrapped(net).seeing_copies(n_anchors) if n_anchors > 1 else nullcontext():
             outputs = net(inputs)
@@ -112,6 +112,18 @@ def anchored_loss(
         spread = outputs.unflatten(0, (n_anchors, -1)).var(0, correction=0).mean()
         loss = loss + consistency * spread
     return loss
+
+
+def _of_copies(anchors: Tensor, n: int, n_copies: int) -> Tensor:
+    """Return the rows that copies of a batch of n rows meet, of shape (e, n_copies * n)."""
+    if anchors.is_floating_point() or anchors.ndim != 2 or anchors.shape[1] != n:
+        raise ValueError(
+            f"anchors must be rows of the batch, integers of shape (e, {n}), "
+            f"got {anchors.dtype} of shape {tuple(anchors.shape)}."
+        )
+    here = torch.arange(n, device=anchors.device)
+    further = [(here + k * (anchors - here)) % n for k in range(2, n_copies + 1)]
+    return torch.cat([anchors, *further], dim=1)
 
 
 def _unwrapped(net: nn.Module) -> Anchored:
