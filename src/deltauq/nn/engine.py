@@ -90,7 +90,8 @@ def fit(
     y : tensor of shape (n, ...)
     recipe : Recipe
     objective : callable, optional
-        Cross-entropy for integer targets, squared error otherwise.
+        Cross-entropy for integer targets, squared error otherwise. A GPU records a step once and replays it:
+        anchors must then be those of the batch, or the recipe have ``graph=False``.
     fabric : Fabric, optional
         For several devices or another strategy; its own precision then counts. By default one device: a GPU
         where there is one.
