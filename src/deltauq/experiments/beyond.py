@@ -233,6 +233,34 @@ def _fitted_auroc(
     return auroc(*judged)
 
 
+WAYS = {
+    "mean": "as they are",
+    "half": "× 0.5",
+    "uq": "× (0.5 − σ²)",
+    "temperature": "temperature",
+    "fitted": "T(σ)",
+}
+NAMES = {
+    **labels.LABELS,
+    "auroc_sigma": "σ",
+    "auroc_fitted_mean": "fitted, mean",
+    "auroc_fitted_sigma": "fitted, mean and σ",
+    "accuracy_shifted": "accuracy, corrupted",
+    "seconds_per_image": "seconds per image",
+    "ece_mean": "ECE",
+    "ece_half": "ECE, × 0.5",
+    **{f"auroc_{way}": f"AUROC, {name}" for way, name in WAYS.items()},
+    **{f"nll_{way}_shifted": name for way, name in WAYS.items()},
+    **{f"auroc_sigma_{kind}": f"σ, {kind} anchors" for kind in ("clean", "noisy")},
+    **{
+        f"{metric}_{way}_{kind}": f"{metric.upper()}, {WAYS[way]}, {kind}"
+        for metric in ("ece", "nll")
+        for way in ("temperature", "fitted")
+        for kind in ("clean", "noisy")
+    },
+}
+"""What columns are called."""
+
 EXPERIMENT = Experiment(
     "beyond",
     1,
@@ -245,7 +273,7 @@ EXPERIMENT = Experiment(
             ("auroc_half", "accuracy", "accuracy_shifted", "ece_mean", "ece_half", "seconds_per_image"),
             "setting",
             best=None,
-            labels=labels.LABELS,
+            labels=NAMES,
             note="auroc: severe corruptions against clean images, by the entropy of the halved mean logits, "
             "mean of four corruptions. Seconds: 10 anchors, or one pass of the plain network.",
         ),
@@ -263,7 +291,7 @@ EXPERIMENT = Experiment(
             ),
             "setting",
             best="max",
-            labels=labels.LABELS,
+            labels=NAMES,
             note="Entropy of the mean logits, of their halves, of the logits times 0.5 − σ²; σ alone; σ "
             "without impulse noise among the corruptions, under clean anchors and under the same with "
             "impulse noise of severity 1; scores fitted on three corruptions and measured on the fourth, "
@@ -274,7 +302,7 @@ EXPERIMENT = Experiment(
             tuple(f"nll_{way}_shifted" for way in ("mean", "half", "uq", "temperature", "fitted")),
             "setting",
             best="min",
-            labels=labels.LABELS,
+            labels=NAMES,
             note="Mean logits as they are, halved, times 0.5 − σ², divided by a temperature, and scaled by a "
             "function of σ; the last two fitted on clean images held out.",
         ),
@@ -288,7 +316,7 @@ EXPERIMENT = Experiment(
             ),
             "setting",
             best=None,
-            labels=labels.LABELS,
+            labels=NAMES,
             note="Calibration error and negative log-likelihood under corruptions, without impulse noise; "
             "noisy anchors are the same training images with impulse noise of severity 1.",
         ),
