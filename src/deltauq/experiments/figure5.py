@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -20,6 +19,7 @@ from deltauq.experiments.image_networks import trained
 from deltauq.experiments.image_runs import Predictor, predictor
 from deltauq.experiments.image_sets import Pictures, pictures, source
 from deltauq.experiments.judgements import (
+    Fit,
     Judge,
     fitted_spread,
     fitted_temperature,
@@ -60,22 +60,27 @@ class Method:
 
     Attributes
     ----------
-    judge : Judge or Fit
-        What makes probabilities of logits, or what fits it on the images held out.
+    judge : Judge or None
+        What makes probabilities of logits.
     kind : Kind
     members : int
         Networks, of seeds that follow each other, the first after the last.
-    held_out : bool
-        Leave 5,000 images out of training, and fit the judge on them.
     anchors : Anchors
         For anchored networks.
+    fit : Fit or None
+        In place of a judge: what fits one on 5,000 images that are left out of training.
     """
 
-    judge: Any
+    judge: Judge | None = None
     kind: Kind = PLAIN
     members: int = 1
-    held_out: bool = False
     anchors: Anchors = TRAINING_IMAGES
+    fit: Fit | None = None
+
+    @property
+    def held_out(self) -> bool:
+        """Whether images are left out of training."""
+        return self.fit is not None
 
     def same_logits(self, other: Method) -> bool:
         """Tell whether two methods differ in their judges only."""
@@ -91,16 +96,16 @@ METHODS = {
     "plain": Method(mean_logits(1.0)),
     "delta-uq": Method(spread_scaled, ANCHORED),
     "delta-masked": Method(spread_scaled, MASKED),
-    "temperature": Method(fitted_temperature, held_out=True),
+    "temperature": Method(fit=fitted_temperature),
     "mc-dropout": Method(mean_probabilities, replace(PLAIN, dropout=DROPOUT)),
     "svi": Method(mean_probabilities, replace(PLAIN, variational=True)),
-    "delta-masked-temperature": Method(fitted_temperature, MASKED, held_out=True),
+    "delta-masked-temperature": Method(kind=MASKED, fit=fitted_temperature),
     "scaled": Method(mean_logits(0.5)),
     "delta-mean": Method(mean_logits(1.0), ANCHORED),
     "delta-mean-scaled": Method(mean_logits(0.5), ANCHORED),
     "delta-masked-mean": Method(mean_logits(1.0), MASKED),
-    "delta-masked-fitted": Method(fitted_spread, MASKED, held_out=True),
-    "delta-masked-noisy": Method(fitted_spread, MASKED, held_out=True, anchors=NOISY),
+    "delta-masked-fitted": Method(kind=MASKED, fit=fitted_spread),
+    "delta-masked-noisy": Method(kind=MASKED, anchors=NOISY, fit=fitted_spread),
     "ensemble": Method(mean_probabilities, members=3),
     "ensemble-5": Method(mean_probabilities, members=5),
 }
@@ -188,14 +193,22 @@ def measured(name: str, seed: int, profile: str) -> np.ndarray:
     def make() -> dict[str, np.ndarray]:
         asks = [predictor(trained(run), run, anchors, N_IMAGES[profile]) for run in runs]
         print(f"  figure5 of {runs[0]} ({len(runs)}): {len(sets)} sets of images", flush=True)
-        judges = {name: METHODS[name].judge for name in names}
-        if METHODS[name].held_out:
-            given = pictures("validation", profile)
-            held_out = asks[0](given.images).astype(np.float64)
-            judges = {name: fit(held_out, given.labels) for name, fit in judges.items()}
+        judges = judges_of(names, asks[0], profile)
         return judge_sets(asks, judges, (_first(images, profile) for images in sets))
 
     return shared_arrays(f"figure5-{runs[0]}-{len(runs)}", configuration, make)[name]
+
+
+def judges_of(names: Sequence[str], ask: Predictor, profile: str) -> dict[str, Judge]:
+    """Return what methods on the same logits make of them; the images held out are asked about once."""
+    methods = {name: METHODS[name] for name in names}
+    fits = {name: method.fit for name, method in methods.items() if method.fit is not None}
+    judges = {name: method.judge for name, method in methods.items() if method.judge is not None}
+    if fits:
+        given = pictures("validation", profile)
+        held_out = ask(given.images).astype(np.float64)
+        judges |= {name: fit(held_out, given.labels) for name, fit in fits.items()}
+    return judges
 
 
 def judge_sets(

@@ -146,24 +146,25 @@ def posterior_over_anchors(
     # A graph holds every output anyway.
     streaming = not torch.is_grad_enabled()
     streams = [StreamingPosterior(link, keep_samples) for _ in rows]
+
+    def outputs_of(block: Tensor, share: AnchorShare) -> Tensor:
+        outputs = _precise(run(block, share, plan.repeated)).unflatten(0, (len(share), -1))
+        _check_link(link, outputs[0])
+        return outputs
+
+    # One anchor after the other keeps a GPU waiting longer than the network does; a CPU is faster so.
+    if streaming and x.is_cuda and n_parts == n_anchors:
+        (share,) = shares(n_parts)
+        return _joined([_from_samples(outputs_of(block, share), link, keep_samples) for block in rows])
     samples: list[list[Tensor]] = [[] for _ in rows]
-    parts: list[Posterior] = []
     for share in shares(n_parts):
-        # One anchor after the other keeps a GPU waiting longer than the network does; a CPU is faster so.
-        at_once = streaming and x.is_cuda and len(share) == n_anchors
         for k, block in enumerate(rows):
-            outputs = _precise(run(block, share, plan.repeated)).unflatten(0, (len(share), -1))
-            _check_link(link, outputs[0])
-            if at_once:
-                parts.append(_from_samples(outputs, link, keep_samples))
-                continue
+            outputs = outputs_of(block, share)
             if not streaming:
                 samples[k].append(outputs)
                 continue
             for output in outputs.unbind():
                 streams[k].update(output)
-    if parts:
-        return _joined(parts)
     if streaming:
         return _joined([stream.posterior() for stream in streams])
     return _joined([_from_samples(torch.cat(outputs), link, keep_samples) for outputs in samples])
