@@ -112,6 +112,7 @@ def test_the_network_inside_is_not_called_alone(net):
         ({"init": "zeros"}, r"init must be one of \['pretrained', 'random'\], got 'zeros'."),
         ({"mask": 1.0}, "mask must be a probability below 1, got 1.0."),
         ({"mask": -0.1}, "mask must be a probability below 1"),
+        ({"mask_by": "pixel"}, r"mask_by must be one of \['batch', 'row'\], got 'pixel'."),
         ({"at": "0", "stem": "0"}, "at and stem name two places"),
         (
             {"at": "fc"},
@@ -184,6 +185,11 @@ def test_bad_loss_options(net):
     ]:
         with pytest.raises(ValueError, match=message):
             anchored_loss(net, nn.functional.mse_loss, x, y, **options)
+    by_row = Anchored(nn.Linear(5, 2), mask=0.5, mask_by="row")
+    with pytest.raises(ValueError, match="masked_target='uniform' needs a network with mask_by='batch'"):
+        anchored_loss(by_row, nn.functional.mse_loss, x, y, masked_target="uniform")
+    with pytest.raises(ValueError, match=r"masked must have shape \(\) or \(4,\), got \(4, 1\)"):
+        net(x, torch.tensor([[1, 0, 3, 2]]), torch.zeros(4, 1, dtype=torch.bool))
     with pytest.raises(TypeError, match="net must be an Anchored network or a wrapper of one, got Linear"):
         anchored_loss(nn.Linear(5, 2), nn.functional.mse_loss, x, y, masked_target="uniform")
 

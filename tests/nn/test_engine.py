@@ -96,6 +96,23 @@ def test_a_mask_hides_batches_as_often_as_asked():
     assert abs(float(masked.float().mean()) - 0.25) < 4 * (0.25 * 0.75 / 2000) ** 0.5
 
 
+def test_a_mask_hides_single_rows_where_the_network_says_so(table):
+    words = {"n_sources": 1, "reverse": False, "mask": 0.25, "mask_rows": True, "drop_last": False}
+    whole, rest = draw_order(1003, 10, 0, 0, **words).masked
+    assert whole.shape == (100, 10) and rest.shape == (1, 3)
+    assert abs(float(whole.float().mean()) - 0.25) < 4 * (0.25 * 0.75 / 1000) ** 0.5
+    seen = []
+
+    def objective(net, batch):
+        seen.append(batch.masked)
+        return nn.functional.mse_loss(net(batch.x, batch.anchors, batch.masked), batch.y)
+
+    net = Anchored(MLP(3, hidden=(8,)).double(), 5, mask=0.4, mask_by="row")
+    fit(net, *table, RECIPE, objective)
+    assert all(masked.shape == (RECIPE.batch_size,) for masked in seen[:4])
+    assert 0.2 < float(torch.cat(seen).float().mean()) < 0.6
+
+
 @pytest.mark.parametrize("train_anchors", ["derangement", "data"])
 def test_masks_are_asked_for_by_the_network_or_the_recipe(table, train_anchors):
     found = {}
@@ -258,6 +275,9 @@ def test_shares_are_equal_or_refused():
     x = torch.arange(8.0)[:, None]
     with pytest.raises(ValueError, match="8 rows of a batch cannot be shared equally by 3 devices"):
         share_of(Batch(x, x, None, torch.tensor(False)), 0, 3)
+    masked = torch.arange(8) % 3 == 0
+    shares = [share_of(Batch(x, x, None, masked), rank, 2).masked for rank in range(2)]
+    assert torch.equal(torch.cat(shares), masked)
 
 
 TWO_PROCESSES = """

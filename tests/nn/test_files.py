@@ -21,7 +21,7 @@ def anchored(make, shape, **options):
 
 
 CASES = {
-    "perceptron": (lambda: MLP(5, 2, (8, 8), n_frequencies=4), (5,), {"mask": 0.1}),
+    "perceptron": (lambda: MLP(5, 2, (8, 8), n_frequencies=4), (5,), {"mask": 0.1, "mask_by": "row"}),
     "two anchors": (lambda: MLP(5, 2, (8,), dropout=0.1), (5,), {"encoding": "two-anchor"}),
     "residual": (ResNet20, (3, 8, 8), {"train_anchors": "reverse"}),
     "hidden": (ResNet20, (3, 8, 8), {"at": "stages.1"}),
@@ -35,6 +35,7 @@ def test_our_networks_are_rebuilt_from_the_file_alone(case, tmp_path):
     save(net, path)
     again = load(path)
     assert not again.training
+    assert again.mask_by == net.mask_by
     assert (again.n_anchors, again.mask, again.encoding, again.at, again.train_anchors) == (
         net.n_anchors, net.mask, net.encoding, net.at, net.train_anchors
     )  # fmt: skip
@@ -104,7 +105,7 @@ def test_altered_files_are_refused(tmp_path):
     path = tmp_path / "net"
     anchored(lambda: MLP(5, 2, (8,)), (5,)).save(path)
     whole = path.read_bytes()
-    for position in (len(whole) - 5, len(whole) // 2):
+    for position in (len(whole) - 5, len(whole) - 100):  # among the weights
         path.write_bytes(whole[:position] + bytes([whole[position] ^ 1]) + whole[position + 1 :])
         with pytest.raises(UnusableFileError, match="was altered after it was written"):
             load(path)

@@ -109,3 +109,14 @@ def test_masked_anchors_are_hidden_but_still_subtracted():
     tuples = site.encode(x, (r,), torch.tensor(True))
     torch.testing.assert_close(tuples, torch.cat([torch.zeros_like(r), x - r], dim=1))
     torch.testing.assert_close(site.encode(x, (r,), torch.tensor(False)), torch.cat([r, x - r], dim=1))
+
+
+@pytest.mark.parametrize("layer", ["linear", "conv2d, strided and padded"])
+def test_masked_rows_alone_lose_their_anchors(layer):
+    _, site, shape = anchored(layer, "two-anchor")
+    x, *anchors = (torch.randn(5, *shape).double() for _ in range(3))
+    hidden = torch.tensor([True, False, False, True, False])
+    tuples = site.encode(x, tuple(anchors), hidden)
+    for k in range(5):
+        alone = site.encode(x[k : k + 1], tuple(r[k : k + 1] for r in anchors), hidden[k])
+        torch.testing.assert_close(tuples[k : k + 1], alone)

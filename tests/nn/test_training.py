@@ -155,6 +155,17 @@ def test_masking_takes_whole_batches_at_its_rate(mlp):
     assert torch.equal(net(x), net(x))
 
 
+def test_masking_takes_single_rows_at_its_rate(mlp):
+    net, x = Anchored(mlp, mask=0.25, mask_by="row"), torch.randn(16, 5)
+    hidden = []
+    for _ in range(100):
+        zeros = tuples_seen(net, x)[:, :5] == 0
+        assert torch.equal(zeros, net.masked[:, None].expand(16, 5))
+        hidden.append(net.masked)
+    share = torch.stack(hidden).float().mean(0)
+    assert 0.2 < float(share.mean()) < 0.3 and 0.05 < float(share.min()) < float(share.max()) < 0.45
+
+
 def test_same_seed_same_training(mlp):
     def train():
         torch.manual_seed(3)

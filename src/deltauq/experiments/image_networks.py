@@ -139,8 +139,14 @@ def make_network(kind: Kind) -> nn.Module:
         return VariationalNetwork(convert(net, INITIAL_STD), PRIOR_STD, noise=None)
     if not kind.anchored:
         return net
-    # The paper pairs a batch with itself in reverse order.
-    return Anchored(net, N_ANCHORS, encoding=kind.encoding, at=kind.at, train_anchors="reverse")
+    return Anchored(
+        net,
+        N_ANCHORS,
+        encoding=kind.encoding,
+        at=kind.at,
+        mask_by="row" if kind.mask_rows else "batch",
+        train_anchors="reverse",  # as in the paper
+    )
 
 
 def _extractor(network: str) -> tuple[nn.Module, int]:
@@ -171,7 +177,7 @@ def _train_variational(kind: Kind, x: Tensor, y: Tensor, recipe: Recipe, words: 
 
 
 def _objective(kind: Kind) -> Objective | None:
-    """Return the loss of a kind; None for cross-entropy, whole batches masked as the recipe says."""
+    """Return the loss of a kind; None for cross-entropy."""
     from torch.nn.functional import cross_entropy
 
     from deltauq.nn.losses import anchored_loss
@@ -187,23 +193,17 @@ def _objective(kind: Kind) -> Objective | None:
             consistency=kind.consistency,
             anchors=batch.anchors,
         )
-    if kind.mask_rows or kind.masked_target != "label":
-        return partial(_masked_loss, kind)
-    return None
+    return _uniform_where_masked if kind.masked_target == "uniform" else None
 
 
-def _masked_loss(kind: Kind, net: nn.Module, batch: Any) -> Tensor:
-    """Return the cross-entropy of a batch whose anchors are hidden, all of them or some."""
+def _uniform_where_masked(net: nn.Module, batch: Any) -> Tensor:
+    """Return the cross-entropy of a batch, to equal probabilities in rows whose anchors are hidden."""
     import torch
     from torch.nn.functional import cross_entropy
 
-    n = len(batch.x)
-    hidden = torch.rand(n, device=batch.x.device) < kind.mask if kind.mask_rows else batch.masked.expand(n)
-    outputs = net(batch.x, batch.anchors, hidden.view(n, 1, 1, 1))
-    losses = cross_entropy(outputs, batch.y, reduction="none")
-    if kind.masked_target == "uniform":
-        losses = torch.where(hidden, -outputs.log_softmax(dim=1).mean(dim=1), losses)
-    return losses.mean()
+    outputs = net(batch.x, batch.anchors, batch.masked)
+    to_label = cross_entropy(outputs, batch.y, reduction="none")
+    return torch.where(batch.masked, -outputs.log_softmax(dim=1).mean(dim=1), to_label).mean()
 
 
 def recipe_for_device(run: Run) -> Recipe:
@@ -221,7 +221,7 @@ def recipe_for_device(run: Run) -> Recipe:
         schedule=schedule.shape,  # type: ignore[arg-type]
         milestones=schedule.milestones,
         gamma=0.2,
-        mask=0.0 if run.kind.mask_rows else run.kind.mask,
+        mask=run.kind.mask,
         augment="crop-flip",
         drop_last=True,
         precision="bf16-mixed" if on_gpu else "32-true",

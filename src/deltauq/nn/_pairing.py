@@ -27,7 +27,7 @@ class WithinBatch:
     ----------
     sources : tuple of int tensors of shape (n,)
         For each anchor of a tuple, the row that every row takes it from.
-    masked : bool tensor of shape (), optional
+    masked : bool tensor of shape () or (n,), optional
         Whether the anchors are hidden from the layer: [0, X - R].
     """
 
@@ -46,7 +46,7 @@ class WithGiven:
     Attributes
     ----------
     anchors : tuple of tensors of shape (n, ...)
-    masked : bool tensor of shape (), optional
+    masked : bool tensor of shape () or (n,), optional
     """
 
     anchors: tuple[Tensor, ...]

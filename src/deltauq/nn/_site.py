@@ -80,7 +80,7 @@ class Site(nn.Module):
         ----------
         x : tensor of shape (n, ...)
         anchors : tuple of tensors of x's shape
-        masked : bool tensor of shape (), optional
+        masked : bool tensor of shape () or (n,), optional
 
         Returns
         -------
@@ -93,7 +93,8 @@ class Site(nn.Module):
             )
         delta = x - self.encoding.offset(*anchors)
         if masked is not None:
-            anchors = tuple(anchor.masked_fill(masked, 0.0) for anchor in anchors)
+            hidden = masked if masked.ndim == 0 else masked.view(-1, *[1] * (x.ndim - 1))
+            anchors = tuple(anchor.masked_fill(hidden, 0.0) for anchor in anchors)
         return torch.cat([*anchors, delta], dim=self.axis)
 
     def anchor_share(self, anchors: tuple[Tensor, ...]) -> AnchorShare:

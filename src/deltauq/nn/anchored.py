@@ -39,6 +39,7 @@ from deltauq.nn._surgery import INITS, anchor_entry, anchor_stem
 from deltauq.nn._trace import check_calls, recorded_calls
 
 IN_BATCH = {"derangement": derangement, "reverse": reversal}
+MASK_BY = ("batch", "row")
 
 
 class Anchored(AnchorStore):
@@ -68,7 +69,9 @@ class Anchored(AnchorStore):
         Weights of the widened layer: new ones, or those it had, in every block, so that the network
         computes what it computed before.
     mask : float, default=0
-        Probability that a training batch sees [0, X - R], its anchors hidden.
+        Probability of [0, X - R] in training, the anchors hidden.
+    mask_by : {"batch", "row"}
+        Hide the anchors of whole batches, or those of single rows.
     train_anchors : {"derangement", "reverse"}, prior name, AnchorPrior or tensor
         Where anchors come from in training: from the batch, in random order without meeting themselves, or in
         reverse order as in the paper; or drawn from a prior P(R), given the batch.
@@ -77,8 +80,8 @@ class Anchored(AnchorStore):
     ----------
     anchors : tensor of shape (K, ...), or (0,) before there are any
         Stored inputs, on the device of the network and part of its state_dict.
-    masked : bool tensor of shape ()
-        Whether the last training batch was masked.
+    masked : bool tensor of shape (), or (n,)
+        Whether the last training batch was masked, or which of its rows.
 
     Notes
     -----
@@ -101,6 +104,7 @@ class Anchored(AnchorStore):
         stem: str | None = None,
         init: str = "random",
         mask: float = 0.0,
+        mask_by: str = "batch",
         train_anchors: str | AnchorPrior | Tensor = "derangement",
     ) -> None:
         if not isinstance(module, nn.Module):
@@ -111,9 +115,11 @@ class Anchored(AnchorStore):
             raise ValueError(f"init must be one of {list(INITS)}, got {init!r}.")
         if not 0.0 <= mask < 1.0:
             raise ValueError(f"mask must be a probability below 1, got {mask}.")
+        if mask_by not in MASK_BY:
+            raise ValueError(f"mask_by must be one of {list(MASK_BY)}, got {mask_by!r}.")
         if at is not None and stem is not None:
             raise ValueError("at and stem name two places to anchor: give one of them.")
-        self.mask = mask
+        self.mask, self.mask_by = mask, mask_by
         self.encoding = get_encoding(encoding)
         self.train_anchors = _train_anchors(train_anchors)
         self.at, self.init = at, init
@@ -144,8 +150,8 @@ class Anchored(AnchorStore):
             The e anchors of each input's tuple, for those who pair inputs themselves: as rows of this batch,
             or as inputs. In either mode outputs are then those under these anchors, and nothing is
             remembered.
-        masked : bool tensor of shape (), optional
-            With `anchors`: whether they are hidden.
+        masked : bool tensor of shape () or (n,), optional
+            With `anchors`: whether they are hidden, all of them or row by row.
 
         Returns
         -------
@@ -250,6 +256,8 @@ class Anchored(AnchorStore):
                 f"{self.encoding} takes {self.encoding.n_anchors} anchor(s) a tuple, "
                 f"got anchors of shape {tuple(anchors.shape)}."
             )
+        if masked is not None and masked.shape not in ((), (n,)):
+            raise ValueError(f"masked must have shape () or ({n},), got {tuple(masked.shape)}.")
         if anchors.ndim > 2:
             return WithGiven(tuple(self._reaching(block) for block in anchors.unbind()), masked)
         if anchors.is_floating_point() or anchors.dtype == torch.bool or anchors.shape[1:] != (n,):
@@ -261,10 +269,10 @@ class Anchored(AnchorStore):
 
     def _train_pairing(self, x: Tensor) -> Pairing:
         """Return which anchors a training batch meets."""
-        masked = None
+        masked, n, n_sources = None, x.shape[0], self.encoding.n_anchors
         if self.mask:
-            masked = self.masked = torch.rand((), device=x.device) < self.mask
-        n, n_sources = x.shape[0], self.encoding.n_anchors
+            each = (n,) if self.mask_by == "row" else ()
+            masked = self.masked = torch.rand(each, device=x.device) < self.mask
         if isinstance(self.train_anchors, AnchorPrior):
             rng = np.random.default_rng(int(torch.randint(2**62, ())))
             priors = [self.train_anchors] * n_sources

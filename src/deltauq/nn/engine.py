@@ -178,7 +178,7 @@ def check_labels(y: Tensor) -> None:
 
 
 def mask_of(net: nn.Module, recipe: Recipe) -> float:
-    """Return the probability of a masked batch, which the recipe or the network says."""
+    """Return the probability of hidden anchors, which the recipe or the network says."""
     if not isinstance(net, Anchored) or not net.mask:
         return recipe.mask
     if recipe.mask not in (0.0, net.mask):
@@ -240,7 +240,8 @@ def share_of(batch: Batch, rank: int, world_size: int) -> Batch:
         raise ValueError(f"{len(batch.x)} rows of a batch cannot be shared equally by {world_size} devices.")
     mine = slice(rank * n, (rank + 1) * n)
     anchors = None if batch.anchors is None else batch.x[batch.anchors[:, mine]]
-    return Batch(batch.x[mine], batch.y[mine], anchors, batch.masked)
+    masked = batch.masked[mine] if batch.masked.ndim else batch.masked
+    return Batch(batch.x[mine], batch.y[mine], anchors, masked)
 
 
 class _Step:
@@ -301,9 +302,15 @@ def _epochs_for(
 ) -> Epochs:
     """Return the epochs, with anchors drawn for a network that takes them from its batch."""
     if isinstance(net, Anchored) and isinstance(net.train_anchors, str) and net.train_anchors in IN_BATCH:
-        reverse = net.train_anchors == "reverse"
-        n_sources = net.encoding.n_anchors
-        return Epochs(x, y, recipe, n_sources=n_sources, reverse=reverse, normalise=normalise)
+        return Epochs(
+            x,
+            y,
+            recipe,
+            n_sources=net.encoding.n_anchors,
+            reverse=net.train_anchors == "reverse",
+            mask_rows=net.mask_by == "row",
+            normalise=normalise,
+        )
     return Epochs(x, y, recipe, n_sources=0, normalise=normalise)
 
 

@@ -29,8 +29,8 @@ class Batch:
     anchors : int tensor of shape (e, n), tensor of shape (e, n, ...) or None
         For each of the e anchors in a tuple, the row of the batch that every row takes it from, or the
         anchors themselves; None for a network that is not anchored, or finds its anchors by itself.
-    masked : bool tensor of shape ()
-        Whether the anchors are hidden in this step.
+    masked : bool tensor of shape (), or (n,)
+        Whether the anchors are hidden in this step, all of them or row by row.
     """
 
     x: Tensor
@@ -47,7 +47,7 @@ class Order:
     ----------
     rows : list of int tensors of shape (steps, B)
     sources : list of int tensors of shape (steps, e, B)
-    masked : list of bool tensors of shape (steps,)
+    masked : list of bool tensors of shape (steps,), or (steps, B)
     """
 
     rows: list[Tensor]
@@ -64,6 +64,7 @@ def draw_order(
     n_sources: int,
     reverse: bool,
     mask: float,
+    mask_rows: bool = False,
     drop_last: bool,
 ) -> Order:
     """Draw the order of an epoch.
@@ -79,6 +80,8 @@ def draw_order(
         Anchors in a tuple.
     reverse : bool
     mask : float
+    mask_rows : bool, default=False
+        Hide the anchors of single rows instead of those of whole batches.
     drop_last : bool
         Leave out an incomplete last batch, unless it is the only one. One too small to hold the anchors of
         its rows is always left out: its rows would meet themselves.
@@ -101,7 +104,7 @@ def draw_order(
         first, here = (0, here.flip(0)) if reverse else (1, here)
         shifts = [here.roll(k) for k in range(first, first + n_sources)]
         sources.append(torch.stack(shifts or [here]).expand(steps, -1, width))
-        masked.append(torch.rand(steps, generator=generator) < mask)
+        masked.append(torch.rand((steps, width) if mask_rows else (steps,), generator=generator) < mask)
     return Order(blocks, sources, masked)
 
 
@@ -118,6 +121,8 @@ class Epochs:
         Anchors in a tuple; 0 for none.
     reverse : bool, default=False
         Pair a batch with itself in reverse order.
+    mask_rows : bool, default=False
+        Hide the anchors of single rows instead of those of whole batches.
     normalise : (mean, std), optional
         Of the channels of images in [0, 1].
     """
@@ -130,6 +135,7 @@ class Epochs:
         *,
         n_sources: int = 1,
         reverse: bool = False,
+        mask_rows: bool = False,
         normalise: tuple[Tensor, Tensor] | None = None,
     ) -> None:
         if len(x) != len(y) or len(x) == 0:
@@ -142,7 +148,8 @@ class Epochs:
                 f"batches of {size} row(s) are too small for {n_sources} other row(s) to be anchors."
             )
         self.x, self.y, self.recipe = x, y, recipe
-        self.n_sources, self.reverse, self.normalise = n_sources, reverse, normalise
+        self.n_sources, self.reverse, self.mask_rows = n_sources, reverse, mask_rows
+        self.normalise = normalise
 
     def steps(self, *, drop_last: bool) -> int:
         """Return the number of batches in an epoch."""
@@ -166,6 +173,7 @@ class Epochs:
             n_sources=self.n_sources,
             reverse=self.reverse,
             mask=recipe.mask,
+            mask_rows=self.mask_rows,
             drop_last=drop_last,
         )
         rows = torch.cat([block.reshape(-1) for block in order.rows]).to(device)

@@ -118,6 +118,7 @@ def _describe(net: Anchored) -> dict[str, Any]:
             "at": net.at,
             "stem": None if net.at is not None else net.site_name,
             "mask": net.mask,
+            "mask_by": net.mask_by,
             "train_anchors": net.train_anchors if net.train_anchors in IN_BATCH else None,
         },
         "network": {

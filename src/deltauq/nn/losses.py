@@ -79,7 +79,7 @@ def anchored_loss(
         Weight of the variance of the outputs over these anchors: the network is asked to agree with itself.
     masked_target : {"label", "uniform"}
         What a masked batch is trained to: its own targets, or, for logits over classes, equal
-        probabilities.
+        probabilities. The latter is for whole batches, since a criterion gives no losses of single rows.
     anchors : int tensor of shape (e, n), optional
         For those who pair inputs themselves: rows of this batch, which is in random order. The first copy of
         a row meets these, the k-th the row that is k times as far from it; nothing is masked or remembered.
@@ -106,6 +106,8 @@ def anchored_loss(
             outputs = net(inputs)
     loss = criterion(outputs, torch.cat([y] * n_anchors))
     if masked_target == "uniform":
+        if _unwrapped(net).mask_by != "batch":
+            raise ValueError("masked_target='uniform' needs a network with mask_by='batch'.")
         to_uniform = -outputs.log_softmax(dim=1).mean()
         loss = torch.where(_unwrapped(net).masked.to(loss.device), to_uniform, loss)
     if consistency:
