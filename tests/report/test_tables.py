@@ -135,6 +135,20 @@ def test_a_row_has_the_digits_of_its_largest_figure(values, digits, shown):
     assert [cell.ours for cell in grid.rows[0][1]] == shown
 
 
+def test_metrics_stand_in_the_view_s_order_each_with_its_own_digits():
+    def of(row, **metrics):
+        return Summary({"set": row}, {name: Spread(value, math.nan, 1) for name, value in metrics.items()})
+
+    found = [of(1, error=0.0123, seconds=47.71), of(2, error=0.45, share=0.5, seconds=5.7)]
+    view = TableView("t", ("error", "share", "seconds"), "set", best=None)
+    grid = make_grid(view, found)
+    assert grid.columns == ("error", "share", "seconds")
+    assert [[cell.mean for cell in cells] for _, cells in grid.rows] == [
+        ["0.012", "–", "47.7"],
+        ["0.450", "0.500", "5.7"],
+    ]
+
+
 def test_the_mean_row_is_over_the_named_rows_and_needs_all_of_them():
     cells = [summary(row, way, row / 10, 0.1) for row in (1, 2, 3) for way in ("a", "b")][:-1]
     paper = {(str(row), "a"): value for row, value in ((1, 0.5), (2, 0.6), (3, 0.8))} | {("1", "b"): 1.0}

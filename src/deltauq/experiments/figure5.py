@@ -52,6 +52,7 @@ SEEDS = {"quick": 1, "paper": 5}
 PLAIN = Kind("ResNet20", raw=True)
 ANCHORED = replace(PLAIN, anchored=True)
 MASKED = replace(ANCHORED, mask=MASK)
+MASKED_ROWS = replace(MASKED, mask_rows=True)
 
 
 @dataclass(frozen=True)
@@ -96,6 +97,7 @@ METHODS = {
     "plain": Method(mean_logits(1.0)),
     "delta-uq": Method(spread_scaled, ANCHORED),
     "delta-masked": Method(spread_scaled, MASKED),
+    "delta-masked-rows": Method(spread_scaled, MASKED_ROWS),
     "temperature": Method(fit=fitted_temperature),
     "mc-dropout": Method(mean_probabilities, replace(PLAIN, dropout=DROPOUT)),
     "svi": Method(mean_probabilities, replace(PLAIN, variational=True)),
@@ -104,6 +106,7 @@ METHODS = {
     "delta-mean": Method(mean_logits(1.0), ANCHORED),
     "delta-mean-scaled": Method(mean_logits(0.5), ANCHORED),
     "delta-masked-mean": Method(mean_logits(1.0), MASKED),
+    "delta-masked-rows-mean": Method(mean_logits(1.0), MASKED_ROWS),
     "delta-masked-fitted": Method(kind=MASKED, fit=fitted_spread),
     "delta-masked-noisy": Method(kind=MASKED, anchors=NOISY, fit=fitted_spread),
     "ensemble": Method(mean_probabilities, members=3),

@@ -29,6 +29,8 @@ METHODS = {
     "delta-masked-fitted": "Δ, masked, T(σ)",
     "delta-masked-noisy": "Δ, masked, T(σ), noisy anchors",
     "delta-masked-1": "Δ, masked, K = 1, × 0.5",
+    "delta-masked-rows": "Δ-UQ, rows masked",
+    "delta-masked-rows-mean": "Δ, rows masked, mean",
     "mc-dropout": "MC dropout",
     "temperature": "temperature",
     "svi": "variational (SVI)",

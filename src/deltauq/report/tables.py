@@ -77,6 +77,8 @@ def make_grid(view: TableView, summaries: Sequence[Summary]) -> Grid:
     """
     values = _values(view, summaries)
     rows, columns = (list(dict.fromkeys(key[axis] for key in values)) for axis in (0, 1))
+    if not isinstance(view.metric, str):
+        columns = [name for name in view.metric if name in columns]
     paper = dict(view.paper)
     names = [view.labels.get(row, row) for row in rows]
     if averaged := [row for row in rows if row in view.mean_over]:
@@ -86,6 +88,10 @@ def make_grid(view: TableView, summaries: Sequence[Summary]) -> Grid:
             for key, value in _mean_row(averaged, columns, paper).items()
         }
         rows, names = [*rows, MEAN_ROW], [*names, _mean_name(averaged, rows)]
+    by_row = [_formatter([values.get((row, column)) for column in columns], view.digits) for row in rows]
+    by_column = [_formatter([values.get((row, column)) for row in rows], view.digits) for column in columns]
+    # Metrics with nothing to choose between them have scales of their own.
+    own_scales = len(columns) > 1 and not isinstance(view.metric, str) and view.best is None
     return Grid(
         view.title,
         view.labels.get(view.rows, view.rows),
@@ -96,10 +102,11 @@ def make_grid(view: TableView, summaries: Sequence[Summary]) -> Grid:
                 _cells(
                     [values.get((row, column)) for column in columns],
                     [paper.get((row, column)) for column in columns],
-                    view,
+                    by_column if own_scales else [show] * len(columns),
+                    view.best,
                 ),
             )
-            for row, name in zip(rows, names, strict=True)
+            for row, name, show in zip(rows, names, by_row, strict=True)
         ),
         view.note,
     )
@@ -266,13 +273,14 @@ def _mean_name(averaged: Sequence[str], rows: Sequence[str]) -> str:
 
 
 def _cells(
-    values: Sequence[Spread | None], paper: Sequence[float | None], view: TableView
+    values: Sequence[Spread | None],
+    paper: Sequence[float | None],
+    shows: Sequence[Callable[[float], str]],
+    which: str | None,
 ) -> tuple[GridCell, ...]:
     """Return one row as text."""
     means = [value.mean for value in values if value is not None and math.isfinite(value.mean)]
-    stds = [value.std for value in values if value is not None and math.isfinite(value.std)]
-    show = _formatter([*means, *stds], view.digits)
-    best = _best(means, view.best)
+    best = _best(means, which)
     return tuple(
         GridCell(
             ABSENT if value is None else show(value.mean),
@@ -280,7 +288,7 @@ def _cells(
             "" if printed is None else _minus(f"{printed:.6g}"),
             value is not None and value.mean == best,
         )
-        for value, printed in zip(values, paper, strict=True)
+        for value, printed, show in zip(values, paper, shows, strict=True)
     )
 
 
@@ -291,9 +299,10 @@ def _best(means: Sequence[float], which: str | None) -> float | None:
     return max(means) if which == "max" else min(means)
 
 
-def _formatter(values: Sequence[float], digits: int) -> Callable[[float], str]:
-    """Return the function that writes numbers of one row, all to the same decimal place."""
-    largest = max(map(abs, values), default=0.0)
+def _formatter(values: Iterable[Spread | None], digits: int) -> Callable[[float], str]:
+    """Return the function that writes means and deviations, all to the same decimal place."""
+    numbers = [number for value in values if value is not None for number in (value.mean, value.std)]
+    largest = max((abs(number) for number in numbers if math.isfinite(number)), default=0.0)
     exponent = math.floor(math.log10(largest)) if largest > 0 else 0
     if not -6 < exponent < 7:
         return lambda value: _minus(f"{value:.{digits - 1}e}")

@@ -61,7 +61,8 @@ class TableView:
     mean_over : tuple of str
         Rows whose mean is added as a last row; none when empty.
     digits : int
-        Significant digits of a row's largest value.
+        Significant digits of a row's largest value; of a column's, where the columns are metrics with
+        nothing to choose between them.
     note : str
         Shown under the table: caveats, where ours falls short and why.
     labels : mapping of str to str
