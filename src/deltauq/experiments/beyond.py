@@ -281,7 +281,7 @@ EXPERIMENT = Experiment(
             "setting",
             best=None,
             labels=NAMES,
-            note="auroc: severe corruptions against clean images, by the entropy of the halved mean logits, "
+            note="AUROC: severe corruptions against clean images, by the entropy of the halved mean logits, "
             "mean of four corruptions. Time: 10 anchors, or one pass of the plain network.",
         ),
         TableView(
