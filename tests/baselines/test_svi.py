@@ -111,17 +111,29 @@ def test_a_layer_used_in_several_places_is_one_variable():
     assert net.first is net.second is net.inside[0]
     network = VariationalNetwork(net, 1.0, None)
     assert len(network.layers) == 2
-    expected = net.first.divergence(1.0) + net.inside[1].divergence(1.0)
+    expected = sum(divergence_by_torch(layer, 1.0) for layer in (net.first, net.inside[1]))
     torch.testing.assert_close(network.divergence(), expected)
 
 
-def test_divergence_is_that_of_torch():
-    layer = spread(VariationalLayer(nn.Linear(4, 3), 0.1))
-    expected = sum(
-        kl_divergence(Normal(mean, stds(layer)[name]), Normal(0.0, 0.8)).sum()
+def divergence_by_torch(layer, prior_std):
+    return sum(
+        kl_divergence(Normal(mean, stds(layer)[name]), Normal(0.0, prior_std)).sum()
         for name, mean in layer.layer.named_parameters()
     )
-    torch.testing.assert_close(layer.divergence(0.8), expected)
+
+
+@pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])
+def test_divergence_is_that_of_torch(memory_format):
+    net = convert(nn.Sequential(nn.Conv2d(3, 4, (3, 2)), nn.Flatten(), nn.Linear(8, 3, bias=False)), 0.1)
+    for layer in (net[0], net[2]):
+        spread(layer)
+    network = VariationalNetwork(net, 0.8, None)
+    network.to(memory_format=memory_format)
+    expected = sum(divergence_by_torch(layer, 0.8) for layer in network.layers)
+    torch.testing.assert_close(network.divergence(), expected)
+    # Means and deviations may be kept in different orders.
+    net[0].layer.weight.data = net[0].layer.weight.data.contiguous()
+    torch.testing.assert_close(network.divergence(), expected)
 
 
 def test_a_converted_network_starts_as_the_network_it_was():
