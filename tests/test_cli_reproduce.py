@@ -72,6 +72,16 @@ def test_bad_input_gets_one_line(tmp_path):
     assert_one_line(run("table1", "--profile", "full"), "'full'")
     assert_one_line(run("table1", "--out", __file__), "cannot write")
     assert_one_line(run("table2", "--data", tmp_path / "no"), "not a folder")
+    assert_one_line(run("table1", "--only", "seed"), "--only: 'seed' is not of the form word=value")
+    assert_one_line(run("table1", "--only", "seed=x"), "--only: seed is one of")
+
+
+def test_only_the_cells_asked_for_are_run(tmp_path):
+    words = get_experiment("table1").cells("quick")[0]
+    only = [part for word, value in words.items() for part in ("--only", f"{word}={value}")]
+    done = run("table1", *only, "--out", tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert [line.cell for line in ResultStore(tmp_path / "table1.jsonl")] == [words]
 
 
 def test_missing_data_gets_one_line_that_names_the_folder_asked_for(tmp_path):

@@ -369,6 +369,7 @@ def test_spatter_is_water_then_mud():
         ((np.zeros((2, 32, 32, 3), np.uint8), "rain", 1), "corruption must be one of .*, got 'rain'"),
         ((np.zeros((2, 32, 32, 3), np.uint8), "fog", 0), r"severity must be one of \[1, 2, 3, 4, 5\], got 0"),
         ((np.zeros((2, 32, 32, 3), np.uint8), "fog", 2.0), "severity must be one of .*, got 2.0"),
+        ((np.zeros((2, 32, 32, 3), np.uint8), "fog", True), "severity must be one of .*, got True"),
         ((np.zeros((2, 32, 32, 3), np.uint8), "fog", 1, -1), "seed must be a whole number .*, got -1"),
     ],
 )

@@ -188,8 +188,9 @@ def test_bad_loss_options(net):
     by_row = Anchored(nn.Linear(5, 2), mask=0.5, mask_by="row")
     with pytest.raises(ValueError, match="masked_target='uniform' needs a network with mask_by='batch'"):
         anchored_loss(by_row, nn.functional.mse_loss, x, y, masked_target="uniform")
-    with pytest.raises(ValueError, match=r"masked must have shape \(\) or \(4,\), got \(4, 1\)"):
-        net(x, torch.tensor([[1, 0, 3, 2]]), torch.zeros(4, 1, dtype=torch.bool))
+    for masked in (torch.zeros(4, 1, dtype=torch.bool), torch.tensor(1), True):
+        with pytest.raises(ValueError, match=r"masked must be a bool tensor of shape \(\) or \(4,\), got"):
+            net(x, torch.tensor([[1, 0, 3, 2]]), masked)
     with pytest.raises(TypeError, match="net must be an Anchored network or a wrapper of one, got Linear"):
         anchored_loss(nn.Linear(5, 2), nn.functional.mse_loss, x, y, masked_target="uniform")
 

@@ -365,6 +365,9 @@ def test_a_checkpoint_of_another_recipe_is_refused(table, tmp_path):
     fit(make(), x, y, RECIPE, checkpoint=path)
     with pytest.raises(ValueError, match="another recipe: lr differ"):
         fit(make(), x, y, replace(RECIPE, lr=0.5), checkpoint=path)
+    for words in ({"mask_by": "row"}, {"train_anchors": "reverse"}, {"train_anchors": "data"}):
+        with pytest.raises(ValueError, match=f"another recipe: {next(iter(words))} differ"):
+            fit(Anchored(make(anchored=False), 5, **words), x, y, RECIPE, checkpoint=path)
     done = fit(make(), x, y, RECIPE, checkpoint=path)
     assert len(done.losses) == 3
     assert [entry.name for entry in tmp_path.iterdir()] == ["run.ckpt"]

@@ -1,7 +1,7 @@
 """`deltauq reproduce`."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,6 +13,7 @@ from deltauq.cli.progress import progress_bar
 from deltauq.cli.report import Profile, check_names
 from deltauq.data.files import CorruptFileError, DataUnavailableError
 from deltauq.experiments import Experiment, ResultStore, get_experiment, run_experiment
+from deltauq.experiments.runner import chosen, words_of
 from deltauq.experiments.summary import take_account
 
 if TYPE_CHECKING:
@@ -32,6 +33,13 @@ def register(app: Any) -> None:
             Profile, typer.Option(help="A small version in minutes, or the paper's.")
         ] = Profile.quick,
         jobs: Annotated[int, typer.Option(min=1, help="Processes.")] = 1,
+        only: Annotated[
+            list[str] | None,
+            typer.Option(
+                metavar="WORD=VALUE",
+                help="Run only cells with this value, such as method=plain; may be given again.",
+            ),
+        ] = None,
         out: Annotated[Path, typer.Option(help="The folder of the result lines.")] = Path("results"),
         data: Annotated[Path | None, typer.Option(help="The folder of data sets.")] = None,
         backend: Annotated[Backend, where] = Backend.local,
@@ -40,11 +48,17 @@ def register(app: Any) -> None:
         """Compute what is missing of a table or figure, and show it beside the paper's."""
         check_names([name])
         use_data(data)
-        run_reproduce(get_experiment(name), profile.value, jobs, out, chosen_run(backend, address, jobs))
+        run = chosen_run(backend, address, jobs)
+        run_reproduce(get_experiment(name), profile.value, jobs, out, run, only or [])
 
 
 def run_reproduce(
-    experiment: Experiment, profile: str, jobs: int, out: Path, run: "Run | None" = None
+    experiment: Experiment,
+    profile: str,
+    jobs: int,
+    out: Path,
+    run: "Run | None" = None,
+    only: Sequence[str] = (),
 ) -> None:
     """Run the cells that have no valid line yet, then print the experiment's tables.
 
@@ -58,6 +72,8 @@ def run_reproduce(
         The folder of the result lines.
     run : callable, optional
         Where cells are run, instead of by processes of this machine.
+    only : sequence of str
+        Words of the cells to run, such as "method=plain"; all cells by default.
     """
     from rich.console import Console
 
@@ -66,9 +82,14 @@ def run_reproduce(
 
     store = ResultStore(out / f"{experiment.name}.jsonl")
     try:
+        words = words_of(only)
+        chosen(experiment.cells(profile), words)
+    except ValueError as error:
+        raise BadInput(f"--only: {error}") from error
+    try:
         with complaint_about(out):
             out.mkdir(parents=True, exist_ok=True)
-        _run_cells(experiment, store, profile, jobs, run)
+        _run_cells(experiment, store, profile, jobs, words, run)
     except (DataUnavailableError, CorruptFileError, ClusterError, ImportError, OSError) as error:
         raise BadInput(str(error)) from error
     except KeyboardInterrupt:
@@ -85,12 +106,17 @@ def run_reproduce(
 
 
 def _run_cells(
-    experiment: Experiment, store: ResultStore, profile: str, jobs: int, run: "Run | None"
+    experiment: Experiment,
+    store: ResultStore,
+    profile: str,
+    jobs: int,
+    only: dict[str, str],
+    run: "Run | None",
 ) -> None:
-    total = len(experiment.cells(profile))
-    done = total - len(experiment.pending(store, profile))
-    with _progress(total, done) as progress:
-        for line in run_experiment(experiment, store, profile, jobs, run=run):
+    wanted, pending = chosen(experiment.cells(profile), only), experiment.pending(store, profile)
+    done = sum(cell not in pending for cell in wanted)
+    with _progress(len(wanted), done) as progress:
+        for line in run_experiment(experiment, store, profile, jobs, only, run):
             progress(" ".join(str(value) for value in line.cell.values()))
 
 

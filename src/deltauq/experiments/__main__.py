@@ -9,7 +9,7 @@ from pathlib import Path
 from deltauq.data.files import CorruptFileError, DataUnavailableError
 from deltauq.experiments import NAMES, PROFILES, ResultStore, get_experiment, run_experiment
 from deltauq.experiments.results import ResultLine
-from deltauq.experiments.runner import chosen
+from deltauq.experiments.runner import chosen, words_of
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -21,7 +21,6 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, default=Path("results"), help="folder of the result lines")
     parser.add_argument(
         "--only",
-        type=_word,
         action="append",
         default=[],
         metavar="WORD=VALUE",
@@ -30,7 +29,8 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     experiment = get_experiment(options.name)
     try:
-        chosen(experiment.cells(options.profile), dict(options.only))
+        only = words_of(options.only)
+        chosen(experiment.cells(options.profile), only)
     except ValueError as error:
         parser.error(str(error))
     store = ResultStore(options.out / f"{experiment.name}.jsonl")
@@ -38,7 +38,7 @@ def main(arguments: list[str] | None = None) -> int:
     done = total - len(experiment.pending(store, options.profile))
     try:
         options.out.mkdir(parents=True, exist_ok=True)
-        for line in run_experiment(experiment, store, options.profile, options.jobs, dict(options.only)):
+        for line in run_experiment(experiment, store, options.profile, options.jobs, only):
             done += 1
             print(f"[{done}/{total}] {_summary(line)}", flush=True)
     except (DataUnavailableError, CorruptFileError, ImportError, OSError) as error:
@@ -53,13 +53,6 @@ def _jobs(text: str) -> int:
     if jobs < 1:
         raise argparse.ArgumentTypeError("must be at least 1")
     return jobs
-
-
-def _word(text: str) -> tuple[str, str]:
-    word, equals, value = text.partition("=")
-    if not equals:
-        raise argparse.ArgumentTypeError(f"{text!r} is not of the form word=value")
-    return word, value
 
 
 def _summary(line: ResultLine) -> str:

@@ -131,6 +131,17 @@ def run_experiment(
         yield line
 
 
+def words_of(texts: Iterable[str]) -> dict[str, str]:
+    """Return the words of cells that are written as "word=value"."""
+    words = {}
+    for text in texts:
+        word, equals, value = text.partition("=")
+        if not equals:
+            raise ValueError(f"{text!r} is not of the form word=value.")
+        words[word] = value
+    return words
+
+
 def chosen(cells: list[Cell], only: Mapping[str, str] | None) -> list[Cell]:
     """Return the cells that have these values; a word or a value that no cell has is an error."""
     for word, value in (only or {}).items():

@@ -247,7 +247,8 @@ class Anchored(AnchorStore):
     def extra_repr(self) -> str:
         """Name what sets this network apart."""
         place = f"at={self.at!r}" if self.at is not None else f"stem={self.site_name!r}"
-        return f"n_anchors={self.n_anchors}, encoding={self.encoding}, {place}"
+        mask = f", mask={self.mask}, mask_by={self.mask_by!r}" if self.mask else ""
+        return f"n_anchors={self.n_anchors}, encoding={self.encoding}, {place}{mask}"
 
     def _given_pairing(self, n: int, anchors: Tensor, masked: Tensor | None) -> Pairing:
         """Return the pairing that the caller asks for, for n inputs."""
@@ -256,8 +257,10 @@ class Anchored(AnchorStore):
                 f"{self.encoding} takes {self.encoding.n_anchors} anchor(s) a tuple, "
                 f"got anchors of shape {tuple(anchors.shape)}."
             )
-        if masked is not None and masked.shape not in ((), (n,)):
-            raise ValueError(f"masked must have shape () or ({n},), got {tuple(masked.shape)}.")
+        if masked is not None and not (
+            isinstance(masked, Tensor) and masked.dtype == torch.bool and masked.shape in ((), (n,))
+        ):
+            raise ValueError(f"masked must be a bool tensor of shape () or ({n},), got {masked!r:.60}.")
         if anchors.ndim > 2:
             return WithGiven(tuple(self._reaching(block) for block in anchors.unbind()), masked)
         if anchors.is_floating_point() or anchors.dtype == torch.bool or anchors.shape[1:] != (n,):

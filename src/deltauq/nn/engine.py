@@ -131,7 +131,10 @@ def fit(
     state = {"net": module, "optimizer": optimizer}
     about: dict[str, Any] = {}
     if checkpoint is not None:
-        about = {"recipe": asdict(recipe), "data": fingerprint(x, y, *(normalise or ()))}
+        about = {
+            "recipe": {**asdict(recipe), **pairing_words(net)},
+            "data": fingerprint(x, y, *(normalise or ())),
+        }
         history = _resume(fabric, Path(checkpoint), state, about, net)
 
     step: Any = _Step(fabric, module, optimizer, objective)
@@ -184,6 +187,17 @@ def mask_of(net: nn.Module, recipe: Recipe) -> float:
     if recipe.mask not in (0.0, net.mask):
         raise ValueError(f"the recipe has mask={recipe.mask}, but the network mask={net.mask}: give one.")
     return net.mask
+
+
+def pairing_words(net: nn.Module) -> dict[str, str]:
+    """Return what an anchored network says about its training that its weights do not show."""
+    if not isinstance(net, Anchored):
+        return {}
+    anchors = net.train_anchors
+    return {
+        "mask_by": net.mask_by,
+        "train_anchors": anchors if isinstance(anchors, str) else type(anchors).__name__,
+    }
 
 
 def can_be_graphed(net: nn.Module, recipe: Recipe) -> bool:

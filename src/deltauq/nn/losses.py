@@ -98,6 +98,8 @@ def anchored_loss(
         raise ValueError(f"masked_target must be one of {list(MASKED_TARGETS)}, got {masked_target!r}.")
     if anchors is not None and masked_target != "label":
         raise ValueError("with anchors given nothing is masked: masked_target must be 'label'.")
+    if masked_target == "uniform" and _unwrapped(net).mask_by != "batch":
+        raise ValueError("masked_target='uniform' needs a network with mask_by='batch'.")
     inputs = torch.cat([x] * n_anchors)
     if anchors is not None:
         outputs = net(inputs, _of_copies(anchors, len(x), n_anchors))
@@ -106,8 +108,6 @@ def anchored_loss(
             outputs = net(inputs)
     loss = criterion(outputs, torch.cat([y] * n_anchors))
     if masked_target == "uniform":
-        if _unwrapped(net).mask_by != "batch":
-            raise ValueError("masked_target='uniform' needs a network with mask_by='batch'.")
         to_uniform = -outputs.log_softmax(dim=1).mean()
         loss = torch.where(_unwrapped(net).masked.to(loss.device), to_uniform, loss)
     if consistency:

@@ -114,7 +114,8 @@ def _check(name: str, severity: int, seed: int) -> None:
     """Raise unless there is such a corruption."""
     if name not in CORRUPTIONS:
         raise ValueError(f"corruption must be one of {list(CORRUPTIONS)}, got {name!r}.")
-    if not isinstance(severity, (int, np.integer)) or severity not in SEVERITIES:
+    whole = isinstance(severity, (int, np.integer)) and not isinstance(severity, bool)
+    if not whole or severity not in SEVERITIES:
         raise ValueError(f"severity must be one of {list(SEVERITIES)}, got {severity!r}.")
     if not isinstance(seed, (int, np.integer)) or seed < 0:
         raise ValueError(f"seed must be a whole number of at least 0, got {seed!r}.")
