@@ -66,7 +66,7 @@ EXPERIMENT = Experiment(
                 "n_anchors": "K",
                 "spearman": "σ with error",
                 "spearman_entropy": "entropy with error",
-                "auroc_sigma": "auroc of σ",
+                "auroc_sigma": "AUROC of σ",
             },
             note="Error: one minus the probability of the true class, on test images with impulse noise of "
             "severity 5. σ: over anchors, of the classes' sigmoids. Entropy: of the scaled logits.",

@@ -52,7 +52,7 @@ EXPERIMENT = Experiment(
             ("auroc", "aupr", "fpr95", "accuracy", "ece", "auroc_sigma"),
             "prior",
             best=None,
-            labels={**labels.LABELS, **PRIORS, "prior": "anchors", "auroc_sigma": "auroc of σ"},
+            labels={**labels.LABELS, **PRIORS, "prior": "anchors", "auroc_sigma": "AUROC of σ"},
             note="SVHN: the first 10,000 of its 26,032 test images; anchors from SVHN are 10 of these.",
         ),
     ),

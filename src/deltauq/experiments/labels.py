@@ -52,5 +52,7 @@ FUNCTIONS = {
     "sinusoid": "Sinusoid",
 }
 
-LABELS = {**ENCODINGS, **METHODS, **DATASETS, **FUNCTIONS, "dataset": "data set"}
+METRICS = {"auroc": "AUROC", "aupr": "AUPR", "fpr95": "FPR at 95 % TPR", "ece": "ECE"}
+
+LABELS = {**ENCODINGS, **METHODS, **METRICS, **DATASETS, **FUNCTIONS, "dataset": "data set"}
 """Value of a word, or the word itself, to what is shown; what is not listed is shown as it is."""
