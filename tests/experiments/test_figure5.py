@@ -148,12 +148,26 @@ def test_one_training_serves_all_that_is_fitted_on_images_held_out(tiny, monkeyp
     seen = []
     real = figure5.pictures
     monkeypatch.setattr(figure5, "pictures", lambda name, profile: seen.append(name) or real(name, profile))
-    figure5.measured("delta-masked-temperature", 0, "quick")
-    assert "validation" in seen
-    monkeypatch.setattr(image_networks, "train", None)
-    noisy = figure5.measured("delta-masked-noisy", 0, "quick")
+    clean = figure5.measured("delta-masked-temperature", 0, "quick")
+    fitted_on = [name for name in seen if name.startswith("validation")]
+    kinds = {name.split("/")[1] for name in fitted_on[1:]}
+    assert fitted_on[0] == "validation" and kinds == {"motion_blur", "snow", "jpeg_compression"}
+    assert len(fitted_on) == 16 and not kinds & set(figure5.FIGURE5)
     monkeypatch.setattr(figure5, "trained", None)
-    assert not np.array_equal(noisy, figure5.measured("delta-masked-fitted", 0, "quick"))
+    assert figure5.measured("delta-masked-temperature-shifted", 0, "quick").shape == clean.shape
+
+
+def test_a_judge_is_fitted_on_all_sets_that_its_method_names(monkeypatch):
+    rng = np.random.default_rng(0)
+    sets = {name: rng.normal(size=(1, 20, 10)) for name in figure5.SHIFTED}
+    answers = {name: rng.integers(10, size=20) for name in sets}
+    monkeypatch.setattr(figure5, "pictures", lambda name, profile: figure5.Pictures(name, answers[name]))
+    names = ["temperature", "temperature-shifted"]
+    judges = figure5.judges_of(names, sets.__getitem__, "quick")
+    for name, wanted in zip(names, (["validation"], list(sets)), strict=True):
+        logits = np.concatenate([sets[images] for images in wanted], axis=1)
+        expected = figure5.fitted_temperature(logits, np.concatenate([answers[i] for i in wanted]))
+        np.testing.assert_allclose(judges[name](logits).probabilities, expected(logits).probabilities)
 
 
 def test_weights_are_drawn_alike_for_every_image_and_in_every_process(tiny, monkeypatch):
