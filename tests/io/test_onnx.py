@@ -160,6 +160,17 @@ def test_a_table_of_numbers(base, streets, tmp_path):
             np.testing.assert_allclose(found[name], expected[name], rtol=1e-5)
 
 
+def test_a_date_comes_out_in_days_from_the_origin_in_the_metadata(streets, tmp_path):
+    model = fit(streets.drop(columns="size"), "sold", model="tree")
+    path = export_onnx(model, tmp_path / "model.onnx")
+    found, expected = run(path, **inputs_of(model, streets)), model.predict(streets)
+    about = onnxruntime.InferenceSession(path).get_modelmeta().custom_metadata_map
+    origin = pd.Timestamp(about["origin"]).tz_localize(None)
+    for name in ("prediction", "lower", "upper"):
+        apart = origin + pd.to_timedelta(found[name], unit="D") - expected[name]
+        assert apart.abs().max() < pd.Timedelta("1min")
+
+
 @pytest.mark.parametrize("center", ["anchored", "estimator"])
 def test_a_table_of_classes(center, streets, tmp_path):
     model = fit(streets.drop(columns="price"), "size", model="tree", center=center)
