@@ -75,6 +75,15 @@ def test_the_training_step_is_one_graph(conv_net, images):
     assert not torch.equal(net.anchors, anchors)
 
 
+def test_the_first_step_of_given_anchors_is_one_graph_after_a_check(conv_net, images):
+    net = Anchored(conv_net, n_anchors=4, mask=0.25)
+    before = copy.deepcopy(net.state_dict())
+    net.check(images)
+    assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
+    rows = torch.arange(12).flip(0)[None]
+    assert torch.compile(net, backend="eager", fullgraph=True)(images, rows).shape == (12, 4)
+
+
 def test_the_network_inside_may_be_compiled():
     net = Anchored(ResNet20(), n_anchors=3, at="stages.2")
     net(torch.randn(8, 3, 8, 8))

@@ -127,6 +127,26 @@ def test_masks_are_asked_for_by_the_network_or_the_recipe(table, train_anchors):
     assert all(torch.equal(other, masked) for other in found.values())
 
 
+class TwoLayers(nn.Module):
+    """Its first layer is not the one that is registered first."""
+
+    def __init__(self):
+        super().__init__()
+        self.last, self.first = nn.Linear(3, 1), nn.Linear(3, 3)
+
+    def forward(self, x):
+        return self.last(self.first(x))
+
+
+def test_the_wrong_layer_is_refused_before_the_first_step():
+    x, steps = torch.randn(32, 3), []
+    net = Anchored(TwoLayers(), 5)
+    before = copy.deepcopy(net.state_dict())
+    with pytest.raises(ValueError, match="the input first reaches 'first'"):
+        fit(net, x, x[:, :1], RECIPE, lambda net, batch: steps.append(batch))
+    assert not steps and all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
+
+
 def test_a_prior_that_draws_anew_is_not_recorded():
     assert can_be_graphed(make(), RECIPE) and can_be_graphed(make(anchored=False), RECIPE)
     assert not can_be_graphed(Anchored(MLP(3), train_anchors="data"), RECIPE)

@@ -217,6 +217,22 @@ class Anchored(AnchorStore):
                 self._run, plan, x, len(anchors), shares, pairs, link=link, keep_samples=keep_samples
             )
 
+    @torch.no_grad()
+    def check(self, x: Tensor) -> None:
+        """See whether the right layer is anchored, by a pass that learns nothing.
+
+        The first pass of a network does so anyway, and a compiler has to leave that one alone. Those who
+        compile their training step may want it to be over before.
+
+        Parameters
+        ----------
+        x : tensor of shape (n, ...)
+        """
+        self._check_rows(x, "inputs")
+        if not self._checked:
+            with norms_evaluating(self.module):
+                self._through(x, WithinBatch(reversal(x.shape[0], self.encoding.n_anchors, x.device)))
+
     @contextmanager
     def seeing_copies(self, copies: int) -> Iterator[None]:
         """Say that training batches come this many times over, one copy after the other.

@@ -26,6 +26,8 @@ Objective = Callable[[nn.Module, Batch], Tensor]
 """Gives the loss of a network on a batch, a scalar tensor."""
 
 WARMUP_STEPS = 3
+CHECKED_ROWS = 8
+"""Inputs that show whether the right layer of a network is anchored."""
 
 
 @dataclass
@@ -141,6 +143,9 @@ def fit(
     if graphed:
         step = _GraphedStep(step)
     with _own_randomness(device), _masking(net, recipe.mask):
+        if isinstance(net, Anchored) and fabric.world_size == 1:
+            module.train()
+            _check_ahead(net, epochs.inputs(CHECKED_ROWS))
         for epoch in range(len(history.losses), recipe.epochs):
             started = time.perf_counter()
             torch.manual_seed(mix(recipe.seed, epoch))
@@ -212,6 +217,15 @@ def keep_anchors(net: Anchored, inputs: Tensor, seed: int) -> None:
     """
     if not net.anchors_are_set:
         net.set_anchors(inputs, random_state=seed, fixed=False)
+
+
+def _check_ahead(net: Anchored, inputs: Tensor) -> None:
+    """See before the first step whether the right layer is anchored.
+
+    In the step itself it would be seen by other code than all later steps run, and round otherwise.
+    """
+    dtype = next(net.site.parameters()).dtype
+    net.check(inputs.to(dtype) if inputs.is_floating_point() else inputs)
 
 
 def _run_epoch(

@@ -187,9 +187,9 @@ class Epochs:
                 yield Batch(x[start:end], y[start:end], anchors, masked[step])
                 start = end
 
-    def inputs(self) -> Tensor:
-        """Return all inputs, not augmented, as the network is to see them."""
-        return as_inputs(self.x, self.normalise, channels_last=self.recipe.channels_last)
+    def inputs(self, n: int | None = None) -> Tensor:
+        """Return all inputs or the first n, not augmented, as the network is to see them."""
+        return as_inputs(self.x[:n], self.normalise, channels_last=self.recipe.channels_last)
 
     def _inputs(self, rows: Tensor, epoch: int) -> Tensor:
         """Return the inputs of an epoch, in its order, as the network is to see them."""
