@@ -237,3 +237,15 @@ def test_kinds_of_training_are_recorded_on_a_gpu(kind, monkeypatch):
     monkeypatch.setitem(image_sets.SIZES, "quick", (2000, 24))
     net = image_networks.train(run_of(kind, schedule=Schedule(2, 0.02)))
     assert all(value.isfinite().all() for value in net.state_dict().values())
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+@pytest.mark.parametrize(
+    "kind", [PLAIN, ANCHORED, Kind("ResNet20", anchored=True, mask=0.25, mask_rows=True)]
+)
+def test_a_training_repeats_on_a_gpu(kind, monkeypatch):
+    monkeypatch.setitem(image_sets.SIZES, "quick", (2000, 24))
+    run = run_of(kind, schedule=Schedule(3, 0.1))
+    with image_networks._repeatable():
+        first, second = (image_networks.train(run).state_dict() for _ in range(2))
+    assert all(torch.equal(value, second[name]) for name, value in first.items())
