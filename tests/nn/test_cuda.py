@@ -89,3 +89,18 @@ def test_a_recorded_run_that_is_resumed_follows_its_schedule(tmp_path):
     fit(resumed, x, y, recipe, checkpoint=tmp_path / "run.ckpt")
     for name, value in whole.state_dict().items():
         torch.testing.assert_close(resumed.state_dict()[name], value, rtol=1e-4, atol=1e-5)
+
+
+def test_a_network_that_draws_its_own_anchors_is_trained_without_a_graph():
+    from deltauq.nn import MLP, anchored_loss
+    from deltauq.nn.engine import fit
+    from deltauq.nn.recipe import Recipe
+
+    x = torch.randn(256, 4)
+    net = Anchored(MLP(4, hidden=(32,)), 5)
+
+    def objective(net, batch):
+        return anchored_loss(net, F.mse_loss, batch.x, batch.y, n_anchors=3, consistency=0.1)
+
+    history = fit(net, x, x[:, :1] * x[:, 1:2], Recipe(epochs=30, batch_size=32, lr=3e-3), objective)
+    assert history.losses[-1] < 0.5 * history.losses[0]

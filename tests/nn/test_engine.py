@@ -11,7 +11,8 @@ import pytest
 import torch
 from torch import nn
 
-from deltauq.nn import MLP, Anchored
+from deltauq.nn import MLP, Anchored, anchored_loss
+from deltauq.nn._steps import PairingWatch
 from deltauq.nn.engine import can_be_graphed, fit, share_of
 from deltauq.nn.epochs import Batch, Epochs, as_inputs, crop_and_flip, draw_order
 from deltauq.nn.recipe import Recipe
@@ -145,6 +146,27 @@ def test_the_wrong_layer_is_refused_before_the_first_step():
     with pytest.raises(ValueError, match="the input first reaches 'first'"):
         fit(net, x, x[:, :1], RECIPE, lambda net, batch: steps.append(batch))
     assert not steps and all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
+
+
+def test_a_network_that_draws_its_own_anchors_is_noticed():
+    x, rows = torch.randn(8, 3), torch.arange(8).flip(0)[None]
+    for calls, drawn in (
+        ([(x, rows)], False),
+        ([(x, rows), (x,)], True),
+        ([(x,), (x, rows)], True),
+    ):
+        net = make().float()
+        net.set_anchors(x)
+        watch = PairingWatch(net)
+        for call in calls:
+            net(*call)
+        net.eval()(x)
+        assert watch.drawn == drawn
+    watch = PairingWatch(net.train())
+    net(x, anchors=rows)
+    assert not watch.drawn
+    anchored_loss(net, nn.functional.mse_loss, x, x[:, :1], n_anchors=2)
+    assert watch.drawn
 
 
 def test_a_prior_that_draws_anew_is_not_recorded():

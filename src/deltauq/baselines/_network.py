@@ -15,8 +15,8 @@ from sklearn.exceptions import NotFittedError
 from torch import Tensor, nn
 
 from deltauq.core import Posterior, StreamingPosterior
-from deltauq.nn.engine import Objective, check_data, fit, supervised
-from deltauq.nn.epochs import Batch, as_inputs
+from deltauq.nn.engine import check_data, fit, supervised
+from deltauq.nn.epochs import Batch, Objective, as_inputs
 from deltauq.nn.recipe import Recipe
 from deltauq.nn.vectorised import NotStackableError, fit_many
 

@@ -17,7 +17,7 @@ from deltauq.experiments.image_sets import HELD_OUT, Pictures, pictures
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from deltauq.nn.engine import Objective
+    from deltauq.nn.epochs import Objective
     from deltauq.nn.recipe import Recipe
 
 CIFAR_MEAN, CIFAR_STD = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)

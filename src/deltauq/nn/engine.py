@@ -17,15 +17,12 @@ from lightning_fabric import Fabric
 from torch import Tensor, nn
 
 from deltauq.core import AnchorPrior
+from deltauq.nn._steps import GraphedStep, PairingWatch, Step
 from deltauq.nn.anchored import IN_BATCH, Anchored
-from deltauq.nn.epochs import Batch, Epochs, mix
+from deltauq.nn.epochs import Batch, Epochs, Objective, mix
 from deltauq.nn.losses import squared_error
 from deltauq.nn.recipe import Recipe, set_rate
 
-Objective = Callable[[nn.Module, Batch], Tensor]
-"""Gives the loss of a network on a batch, a scalar tensor."""
-
-WARMUP_STEPS = 3
 CHECKED_ROWS = 8
 """Inputs that show whether the right layer of a network is anchored."""
 
@@ -92,8 +89,8 @@ def fit(
     y : tensor of shape (n, ...)
     recipe : Recipe
     objective : callable, optional
-        Cross-entropy for integer targets, squared error otherwise. A GPU records a step once and replays it:
-        anchors must then be those of the batch, or the recipe have ``graph=False``.
+        Cross-entropy for integer targets, squared error otherwise. A GPU records a step once and replays it,
+        unless the objective lets an anchored network draw its own anchors instead of the batch's.
     fabric : Fabric, optional
         For several devices or another strategy; its own precision then counts. By default one device: a GPU
         where there is one.
@@ -139,9 +136,9 @@ def fit(
         }
         history = _resume(fabric, Path(checkpoint), state, about, net)
 
-    step: Any = _Step(fabric, module, optimizer, objective)
+    step: Any = Step(fabric, module, optimizer, objective)
     if graphed:
-        step = _GraphedStep(step)
+        step = GraphedStep(step, PairingWatch(module) if isinstance(net, Anchored) else None)
     with _own_randomness(device), _masking(net, recipe.mask):
         if isinstance(net, Anchored) and fabric.world_size == 1:
             module.train()
@@ -270,59 +267,6 @@ def share_of(batch: Batch, rank: int, world_size: int) -> Batch:
     anchors = None if batch.anchors is None else batch.x[batch.anchors[:, mine]]
     masked = batch.masked[mine] if batch.masked.ndim else batch.masked
     return Batch(batch.x[mine], batch.y[mine], anchors, masked)
-
-
-class _Step:
-    """One step of gradient descent; returns the loss before it."""
-
-    def __init__(self, fabric: Fabric, net: Any, optimizer: Any, objective: Objective) -> None:
-        self.fabric, self.net, self.optimizer, self.objective = fabric, net, optimizer, objective
-
-    def __call__(self, batch: Batch) -> Tensor:
-        self.optimizer.zero_grad(set_to_none=True)
-        loss = self.objective(self.net, batch)
-        self.fabric.backward(loss)
-        self.optimizer.step()
-        return loss.detach()
-
-
-class _GraphedStep:
-    """A step that is recorded once as a CUDA graph and replayed from then on, without a word from the CPU."""
-
-    def __init__(self, step: _Step) -> None:
-        self.step = step
-        self.taken = 0
-        self.graph: torch.cuda.CUDAGraph | None = None
-        self.stream = torch.cuda.Stream()
-
-    def __call__(self, batch: Batch) -> Tensor:
-        if self.taken < WARMUP_STEPS:
-            # Allocations and lazy initialisation have to be over before anything is recorded.
-            self.taken += 1
-            self.stream.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(self.stream):
-                loss = self.step(batch)
-            torch.cuda.current_stream().wait_stream(self.stream)
-            return loss
-        if self.graph is None:
-            self._record(batch)
-        for static, given in zip(_tensors(self.batch), _tensors(batch), strict=True):
-            static.copy_(given)
-        assert self.graph is not None
-        self.graph.replay()
-        return self.loss
-
-    def _record(self, batch: Batch) -> None:
-        anchors = None if batch.anchors is None else batch.anchors.clone()
-        self.batch = Batch(batch.x.clone(), batch.y.clone(), anchors, batch.masked.clone())
-        self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph):
-            self.loss = self.step(self.batch)
-
-
-def _tensors(batch: Batch) -> list[Tensor]:
-    tensors = [batch.x, batch.y, batch.masked]
-    return tensors if batch.anchors is None else [*tensors, batch.anchors]
 
 
 def _epochs_for(

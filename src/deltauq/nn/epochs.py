@@ -6,11 +6,11 @@ epoch alone: a run that is resumed, and a run on several devices, see the same e
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from deltauq.nn.recipe import Recipe
@@ -37,6 +37,10 @@ class Batch:
     y: Tensor
     anchors: Tensor | None
     masked: Tensor
+
+
+Objective = Callable[[nn.Module, Batch], Tensor]
+"""Gives the loss of a network on a batch, a scalar tensor."""
 
 
 @dataclass(frozen=True)
