@@ -79,8 +79,7 @@ class AnchoredPerceptron:
                 net, criterion, batch.x, batch.y, n_anchors=self.per_step, consistency=self.consistency
             )
 
-        # A network that pairs several copies of a batch does so anew in every step, which cannot be replayed.
-        recipe = replace(recipe, graph=self.per_step == 1, optimizer="adamw", weight_decay=self.decay)
+        recipe = replace(recipe, optimizer="adamw", weight_decay=self.decay)
         torch.manual_seed(recipe.seed)
         self.net = Anchored(self.make(), N_ANCHORS, init=self.init)
         fit(self.net, x, y, recipe, several if self.per_step > 1 else supervised(criterion))
