@@ -14,7 +14,7 @@ from torch import nn
 from deltauq.nn import MLP, Anchored, anchored_loss
 from deltauq.nn._steps import PairingWatch
 from deltauq.nn.engine import can_be_graphed, fit, share_of
-from deltauq.nn.epochs import Batch, Epochs, as_inputs, crop_and_flip, draw_order
+from deltauq.nn.epochs import Batch, Epochs, draw_order
 from deltauq.nn.recipe import Recipe
 
 RECIPE = Recipe(epochs=3, batch_size=16, lr=1e-2)
@@ -85,16 +85,6 @@ def test_every_row_comes_once_and_meets_another(table):
     assert sorted(seen) == list(range(70))
     assert epochs.steps(drop_last=False) == 5 and epochs.steps(drop_last=True) == 4
     assert sum(1 for _ in epochs.batches(0, drop_last=True)) == 4
-
-
-def test_a_mask_hides_batches_as_often_as_asked():
-    masked = torch.cat(
-        [
-            draw_order(1000, 10, epoch, 0, n_sources=1, reverse=False, mask=0.25, drop_last=True).masked[0]
-            for epoch in range(20)
-        ]
-    )
-    assert abs(float(masked.float().mean()) - 0.25) < 4 * (0.25 * 0.75 / 2000) ** 0.5
 
 
 def test_a_mask_hides_single_rows_where_the_network_says_so(table):
@@ -193,42 +183,6 @@ def test_anchors_follow_the_data_unless_they_were_set(table):
     assert (net.anchors < 50.0).all() and net.anchors_are_set
 
 
-def test_rates_follow_their_schedules():
-    steps = Recipe(epochs=10, lr=1.0, schedule="steps", milestones=(4, 8), gamma=0.1)
-    assert [steps.rate(e) for e in (0, 3.99, 4, 8)] == pytest.approx([1, 1, 0.1, 0.01])
-    linear = Recipe(epochs=10, lr=1.0, schedule="linear", warmup=2)
-    assert [linear.rate(e) for e in (0, 1, 2, 6, 10)] == pytest.approx([0, 0.5, 1, 0.5, 0])
-    cosine = Recipe(epochs=10, lr=1.0, schedule="cosine")
-    assert [cosine.rate(e) for e in (0, 5, 10)] == pytest.approx([1, 0.5, 0])
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ({"epochs": 0}, "at least 1"),
-        ({"optimizer": "lion"}, "'lion'"),
-        ({"schedule": "triangle"}, "'triangle'"),
-        ({"mask": 1.0}, "below 1"),
-        ({"augment": "mixup"}, "'mixup'"),
-        ({"warmup": -1.0}, "warmup must not be negative"),
-        ({"gamma": 0.0}, "gamma must be positive"),
-        ({"lr": float("nan")}, "lr must be positive"),
-        ({"epochs": 2.5}, "epochs must be an integer, got 2.5"),
-        ({"milestones": 3}, "milestones must be a tuple"),
-        ({"milestones": (1.5,)}, "every milestone must be an integer"),
-    ],
-)
-def test_a_recipe_says_what_is_wrong_with_it(words, message):
-    with pytest.raises(ValueError, match=message):
-        Recipe(**words)
-
-
-def test_a_recipe_holds_plain_values():
-    recipe = Recipe(epochs=np.int64(4), milestones=[np.int64(2), 3])
-    assert type(recipe.epochs) is int and recipe.milestones == (2, 3)
-    assert recipe == Recipe(epochs=4, milestones=(2, 3)) and hash(recipe)
-
-
 def test_bad_data_is_refused(table):
     x, y = table
     with pytest.raises(ValueError, match="equally many rows"):
@@ -268,29 +222,6 @@ def test_a_remainder_that_would_meet_itself_is_left_out(table):
     with pytest.raises(ValueError, match="too small"):
         fit(make(), x, y, replace(RECIPE, batch_size=1))
     fit(make(anchored=False), x, y, replace(RECIPE, batch_size=1, epochs=1))
-
-
-def test_crops_and_mirrors_are_those_of_numpy():
-    images = torch.randint(1, 255, (6, 3, 8, 8), dtype=torch.uint8)
-    rows = torch.tensor([4, 4, 0, 5])
-    found = crop_and_flip(images, rows, torch.Generator().manual_seed(3))
-    generator = torch.Generator().manual_seed(3)
-    top, left = (torch.randint(9, (4, 1), generator=generator)[:, 0] for _ in range(2))
-    flip = torch.randint(2, (4, 1), generator=generator, dtype=torch.bool)[:, 0]
-    assert flip.any() and not flip.all()
-    padded = np.pad(images.numpy(), ((0, 0), (0, 0), (4, 4), (4, 4)))
-    for k, row in enumerate(rows):
-        crop = padded[row, :, top[k] : top[k] + 8, left[k] : left[k] + 8]
-        np.testing.assert_array_equal(found[k], crop[..., ::-1] if flip[k] else crop)
-
-
-def test_images_are_scaled_and_normalised_by_channel():
-    images = torch.randint(256, (5, 3, 4, 4), dtype=torch.uint8)
-    mean, std = torch.tensor([0.1, 0.2, 0.3]), torch.tensor([0.5, 1.0, 2.0])
-    x = as_inputs(images, (mean, std), channels_last=True)
-    expected = (images.double() / 255 - mean.view(3, 1, 1)) / std.view(3, 1, 1)
-    torch.testing.assert_close(x.double(), expected, rtol=1e-5, atol=1e-6)
-    assert x.is_contiguous(memory_format=torch.channels_last)
 
 
 def test_images_are_trained_on_with_augmentation_and_masks():

@@ -51,25 +51,22 @@ class VariationalLayer(nn.Module):
         mean = self._product(x, dict(self.layer.named_parameters()))
         if not self.training:
             return mean
-        var = self._product(x.square(), {name: (2.0 * log_std).exp() for name, log_std in self._log_stds()})
+        var = self._product(x.square(), {name: (2.0 * log_std).exp() for name, _, log_std in self.weights()})
         return mean + var.clamp_min(TINY).sqrt() * torch.randn_like(mean)
 
     def draw(self, generator: torch.Generator) -> None:
         """Draw the weights once, on the CPU, so that every device has the same."""
-        means = dict(self.layer.named_parameters())
         self.drawn = {
-            name: means[name] + log_std.exp() * torch.randn(log_std.shape, generator=generator).to(log_std)
-            for name, log_std in self._log_stds()
+            name: mean + log_std.exp() * torch.randn(log_std.shape, generator=generator).to(log_std)
+            for name, mean, log_std in self.weights()
         }
 
-    def weights(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield the means and the logarithms of the standard deviations of all weights."""
+    def weights(self) -> Iterator[tuple[str, Tensor, Tensor]]:
+        """Yield the names of the weights, their means and the logarithms of their standard deviations."""
         means = dict(self.layer.named_parameters())
-        for name, log_std in self._log_stds():
-            yield means[name], log_std
-
-    def _log_stds(self) -> Iterator[tuple[str, Tensor]]:
-        yield from self.log_std.items()
+        # In this order they are drawn.
+        for name, log_std in self.log_std.items():
+            yield name, means[name], log_std
 
     def _product(self, x: Tensor, weights: dict[str, Tensor]) -> Tensor:
         """Return what the layer makes of x with these weights."""
@@ -146,7 +143,7 @@ class VariationalNetwork(nn.Module):
     def divergence(self) -> Tensor:
         """Return the Kullback-Leibler divergence of all weights from N(0, prior_std²), a scalar."""
         # Layer by layer it would take a GPU longer than the network: many sums of next to nothing.
-        pairs = [pair for layer in self.layers for pair in layer.weights()]
+        pairs = [(mean, log_std) for layer in self.layers for _, mean, log_std in layer.weights()]
         means, log_stds = (torch.cat([_flat(each) for each in side]) for side in zip(*pairs, strict=True))
         log_ratios = log_stds - math.log(self.prior_std)
         squares = (2.0 * log_ratios).exp() + (means / self.prior_std).square()

@@ -83,13 +83,16 @@ def run_reproduce(
     store = ResultStore(out / f"{experiment.name}.jsonl")
     try:
         words = words_of(only)
-        chosen(experiment.cells(profile), words)
+        wanted = chosen(experiment.cells(profile), words)
     except ValueError as error:
         raise BadInput(f"--only: {error}") from error
     try:
         with complaint_about(out):
             out.mkdir(parents=True, exist_ok=True)
-        _run_cells(experiment, store, profile, jobs, words, run)
+        pending = experiment.pending(store, profile)
+        with _progress(len(wanted), sum(cell not in pending for cell in wanted)) as progress:
+            for line in run_experiment(experiment, store, profile, jobs, words, run):
+                progress(" ".join(str(value) for value in line.cell.values()))
     except (DataUnavailableError, CorruptFileError, ClusterError, ImportError, OSError) as error:
         raise BadInput(str(error)) from error
     except KeyboardInterrupt:
@@ -103,21 +106,6 @@ def run_reproduce(
         raise
     show(take_account(experiment, store, profile), Console())
     print(f"Lines: {store.path.resolve()}")
-
-
-def _run_cells(
-    experiment: Experiment,
-    store: ResultStore,
-    profile: str,
-    jobs: int,
-    only: dict[str, str],
-    run: "Run | None",
-) -> None:
-    wanted, pending = chosen(experiment.cells(profile), only), experiment.pending(store, profile)
-    done = sum(cell not in pending for cell in wanted)
-    with _progress(len(wanted), done) as progress:
-        for line in run_experiment(experiment, store, profile, jobs, only, run):
-            progress(" ".join(str(value) for value in line.cell.values()))
 
 
 @contextmanager

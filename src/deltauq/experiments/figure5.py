@@ -15,7 +15,7 @@ from deltauq.data.corruptions import CORRUPTIONS as ALL
 from deltauq.data.corruptions import FIGURE5, SEVERITIES
 from deltauq.experiments import paper
 from deltauq.experiments.artifacts import shared_arrays
-from deltauq.experiments.image_kinds import SCHEDULES, TRAINING_IMAGES, Anchors, Kind, Run
+from deltauq.experiments.image_kinds import SCHEDULES, TRAINING_IMAGES, Kind, Run
 from deltauq.experiments.image_networks import trained
 from deltauq.experiments.image_runs import Predictor, predictor
 from deltauq.experiments.image_sets import Pictures, pictures, source
@@ -74,8 +74,6 @@ class Method:
     kind : Kind
     members : int
         Networks, of seeds that follow each other, the first after the last.
-    anchors : Anchors
-        For anchored networks.
     fit : Fit or None
         In place of a judge: what fits one on 5,000 images that are left out of training.
     fit_on : tuple of str
@@ -85,7 +83,6 @@ class Method:
     judge: Judge | None = None
     kind: Kind = PLAIN
     members: int = 1
-    anchors: Anchors = TRAINING_IMAGES
     fit: Fit | None = None
     fit_on: tuple[str, ...] = HELD_OUT
 
@@ -95,11 +92,7 @@ class Method:
         return self.fit is not None
 
     def same_logits(self, other: Method) -> bool:
-        """Tell whether two methods differ in their judges only."""
-        return self.same_networks(other) and self.anchors == other.anchors
-
-    def same_networks(self, other: Method) -> bool:
-        """Tell whether two methods differ in what they ask their networks, and make of it, only."""
+        """Tell whether two methods differ only in what they make of their networks' logits."""
         mine, theirs = ((m.kind, m.members, m.held_out) for m in (self, other))
         return mine == theirs
 
@@ -193,8 +186,7 @@ def measured(name: str, seed: int, profile: str) -> np.ndarray:
 
     They are made together with those of all methods on the same logits.
     """
-    runs, anchors = runs_of(METHODS[name], seed, profile), METHODS[name].anchors
-    names = _companions(name)
+    runs, names = runs_of(METHODS[name], seed, profile), _companions(name)
     sets = image_sets(profile)
     configuration = {
         "version": VERSION,
@@ -202,11 +194,11 @@ def measured(name: str, seed: int, profile: str) -> np.ndarray:
         "methods": names,
         "images": [[images, source(images)] for images in sets],
         "n_images": N_IMAGES[profile],
-        "anchors": astuple(anchors),
+        "anchors": astuple(TRAINING_IMAGES),
     }
 
     def make() -> dict[str, np.ndarray]:
-        asks = [predictor(trained(run), run, anchors, N_IMAGES[profile]) for run in runs]
+        asks = [predictor(trained(run), run, TRAINING_IMAGES, N_IMAGES[profile]) for run in runs]
         print(f"  figure5 of {runs[0]} ({len(runs)}): {len(sets)} sets of images", flush=True)
         judges = judges_of(names, asks[0], profile)
         return judge_sets(asks, judges, (_first(images, profile) for images in sets))
@@ -218,15 +210,14 @@ def judges_of(names: Sequence[str], ask: Predictor, profile: str) -> dict[str, J
     """Return what methods on the same logits make of them; the images held out are asked about once."""
     methods = {name: METHODS[name] for name in names}
     judges = {name: method.judge for name, method in methods.items() if method.judge is not None}
-    fitted = {name: method for name, method in methods.items() if method.fit is not None}
-    asked = dict.fromkeys(images for method in fitted.values() for images in method.fit_on)
+    fits = {name: (method.fit, method.fit_on) for name, method in methods.items() if method.fit is not None}
+    asked = dict.fromkeys(images for _, fit_on in fits.values() for images in fit_on)
     sets = {images: pictures(images, profile) for images in asked}
     logits = {images: ask(given.images).astype(np.float64) for images, given in sets.items()}
-    for name, method in fitted.items():
-        assert method.fit is not None
-        judges[name] = method.fit(
-            np.concatenate([logits[images] for images in method.fit_on], axis=1),
-            np.concatenate([sets[images].labels for images in method.fit_on]),
+    for name, (fit, fit_on) in fits.items():
+        judges[name] = fit(
+            np.concatenate([logits[images] for images in fit_on], axis=1),
+            np.concatenate([sets[images].labels for images in fit_on]),
         )
     return judges
 
@@ -296,7 +287,7 @@ def _companions(name: str) -> list[str]:
 
 def _trains(name: str) -> bool:
     """Tell whether a method is the first to ask for a training of its own."""
-    first = next(other for other, method in METHODS.items() if method.same_networks(METHODS[name]))
+    first = next(other for other, method in METHODS.items() if method.same_logits(METHODS[name]))
     return METHODS[name].members == 1 and first == name
 
 

@@ -88,10 +88,7 @@ def make_grid(view: TableView, summaries: Sequence[Summary]) -> Grid:
             for key, value in _mean_row(averaged, columns, paper).items()
         }
         rows, names = [*rows, MEAN_ROW], [*names, _mean_name(averaged, rows)]
-    by_row = [_formatter([values.get((row, column)) for column in columns], view.digits) for row in rows]
-    by_column = [_formatter([values.get((row, column)) for row in rows], view.digits) for column in columns]
-    # Metrics with nothing to choose between them have scales of their own.
-    own_scales = len(columns) > 1 and not isinstance(view.metric, str) and view.best is None
+    table = [[values.get((row, column)) for column in columns] for row in rows]
     return Grid(
         view.title,
         view.labels.get(view.rows, view.rows),
@@ -99,14 +96,9 @@ def make_grid(view: TableView, summaries: Sequence[Summary]) -> Grid:
         tuple(
             (
                 name,
-                _cells(
-                    [values.get((row, column)) for column in columns],
-                    [paper.get((row, column)) for column in columns],
-                    by_column if own_scales else [show] * len(columns),
-                    view.best,
-                ),
+                _cells(of_row, [paper.get((row, column)) for column in columns], shows, view.best),
             )
-            for row, name, show in zip(rows, names, by_row, strict=True)
+            for row, name, of_row, shows in zip(rows, names, table, _formatters(table, view), strict=True)
         ),
         view.note,
     )
@@ -297,6 +289,15 @@ def _best(means: Sequence[float], which: str | None) -> float | None:
     if which is None or len(means) < 2:
         return None
     return max(means) if which == "max" else min(means)
+
+
+def _formatters(table: list[list[Spread | None]], view: TableView) -> list[list[Callable[[float], str]]]:
+    """Return what writes the figures of each row, column by column."""
+    n_columns = len(table[0]) if table else 0
+    # Metrics with nothing to choose between them have scales of their own.
+    if n_columns > 1 and not isinstance(view.metric, str) and view.best is None:
+        return [[_formatter(column, view.digits) for column in zip(*table, strict=True)]] * len(table)
+    return [[_formatter(row, view.digits)] * n_columns for row in table]
 
 
 def _formatter(values: Iterable[Spread | None], digits: int) -> Callable[[float], str]:
