@@ -244,8 +244,27 @@ def test_kinds_of_training_are_recorded_on_a_gpu(kind, monkeypatch):
     "kind", [PLAIN, ANCHORED, Kind("ResNet20", anchored=True, mask=0.25, mask_rows=True)]
 )
 def test_a_training_repeats_on_a_gpu(kind, monkeypatch):
+    from torch._inductor.utils import fresh_cache
+
+    def weights():
+        # Compiled anew, as in another process: what is compiled may depend on how fast it was found to be.
+        with image_networks._repeatable(), fresh_cache():
+            return image_networks.train(run).state_dict()
+
     monkeypatch.setitem(image_sets.SIZES, "quick", (2000, 24))
     run = run_of(kind, schedule=Schedule(3, 0.1))
-    with image_networks._repeatable():
-        first, second = (image_networks.train(run).state_dict() for _ in range(2))
+    first, second = weights(), weights()
     assert all(torch.equal(value, second[name]) for name, value in first.items())
+
+
+def test_repeatable_training_changes_no_setting_for_good():
+    from torch._inductor import config
+
+    def settings():
+        return torch.backends.cudnn.deterministic, config.deterministic
+
+    before = settings()
+    with pytest.raises(KeyError), image_networks._repeatable():
+        assert settings() == (True, True)
+        raise KeyError
+    assert settings() == before

@@ -53,13 +53,18 @@ def trained(run: Run) -> nn.Module:
 
 @contextmanager
 def _repeatable() -> Iterator[None]:
-    """Keep cuDNN to ways of summing that give the same figures each time."""
+    """Keep to ways of summing that give the same figures each time.
+
+    The compiler would otherwise choose those that it finds fastest, and find others in another process.
+    """
     import torch
+    from torch._inductor import config
 
     before = torch.backends.cudnn.deterministic
     torch.backends.cudnn.deterministic = True
     try:
-        yield
+        with config.patch(deterministic=True):
+            yield
     finally:
         torch.backends.cudnn.deterministic = before
 
