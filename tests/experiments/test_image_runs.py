@@ -223,6 +223,22 @@ def test_priors_are_compared_on_the_network_of_table5(prior):
     assert 0 <= metrics["auroc_sigma"] <= 1
 
 
+def test_both_readings_are_asked_for_by_the_anchors():
+    run = run_of(Kind("ResNet20", anchored=True, mask=0.25))
+    net, test = image_networks.trained(run), image_sets.pictures("test", "quick")
+    both, shown = (image_runs.predict(net, run, test, Anchors("data", 3, word)) for word in ("both", "shown"))
+    x, readings = image_networks.as_tensor(test.images, run.kind, "cpu"), []
+    with torch.no_grad():
+        for hidden in (False, True):
+            under = [anchor.expand_as(x)[None] for anchor in net.anchors]
+            readings.append(torch.stack([net(x, anchors, torch.tensor(hidden)) for anchors in under]))
+    np.testing.assert_allclose(shown, readings[0], atol=2e-2)  # kept as float16
+    np.testing.assert_allclose(both, (readings[0] + readings[1]) / 2, atol=2e-2)
+    assert np.abs(both - shown).max() > 0.1
+    with pytest.raises(ValueError, match="anchors of every image's own are shown, got reading='both'"):
+        image_runs.predict(net, run, test, Anchors("paired", 3, "both"))
+
+
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
 @pytest.mark.parametrize(
     "kind",

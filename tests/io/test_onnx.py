@@ -205,6 +205,8 @@ def network(kind):
         net, x = Anchored(ResNet20(), 5), torch.randn(8, 3, 32, 32)
     elif kind == "hidden":
         net = Anchored(torch.nn.Sequential(*layers), 7, at="2")
+    elif kind == "both readings":
+        net = Anchored(torch.nn.Sequential(*layers), 7, mask=0.5, reading="both")
     else:
         net = Anchored(MLP(3, hidden=(32, 32)), 20, encoding=kind)
     net.train()
@@ -216,7 +218,13 @@ def network(kind):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "link"),
-    [("difference", None), ("two-anchor", "sigmoid"), ("hidden", "softmax"), ("convolution", "softmax")],
+    [
+        ("difference", None),
+        ("two-anchor", "sigmoid"),
+        ("hidden", "softmax"),
+        ("both readings", "softmax"),
+        ("convolution", "softmax"),
+    ],
 )
 def test_networks(kind, link, tmp_path):
     net, x = network(kind)

@@ -22,6 +22,7 @@ def anchored(make, shape, **options):
 
 CASES = {
     "perceptron": (lambda: MLP(5, 2, (8, 8), n_frequencies=4), (5,), {"mask": 0.1, "mask_by": "row"}),
+    "both readings": (lambda: MLP(5, 2, (8,)), (5,), {"mask": 0.1, "reading": "both"}),
     "two anchors": (lambda: MLP(5, 2, (8,), dropout=0.1), (5,), {"encoding": "two-anchor"}),
     "residual": (ResNet20, (3, 8, 8), {"train_anchors": "reverse"}),
     "hidden": (ResNet20, (3, 8, 8), {"at": "stages.1"}),
@@ -35,7 +36,7 @@ def test_our_networks_are_rebuilt_from_the_file_alone(case, tmp_path):
     save(net, path)
     again = load(path)
     assert not again.training
-    assert again.mask_by == net.mask_by
+    assert (again.mask_by, again.reading) == (net.mask_by, net.reading)
     assert (again.n_anchors, again.mask, again.encoding, again.at, again.train_anchors) == (
         net.n_anchors, net.mask, net.encoding, net.at, net.train_anchors
     )  # fmt: skip

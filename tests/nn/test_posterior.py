@@ -14,15 +14,17 @@ from deltauq.nn._pairing import WithGiven
 
 
 def pair_by_pair(net, x):
-    """Return every output, of shape (K, n, ...), one input and one anchor at a time."""
+    """Return every output, of shape (K, n, ...), one input, one anchor and one reading at a time."""
     net = copy.deepcopy(net).eval()
     blocks = net.encoding.tuples(net.anchors)
+    masks = [torch.tensor(hidden) for hidden in ((False, True) if net.reading == "both" else (False,))]
     outputs = []
     for k in range(len(net.anchors)):
         row = []
         for one in x:
-            pairing = WithGiven(tuple(net._reaching(block[k][None]) for block in blocks))
-            row.append(net._through(one[None], pairing))
+            reaching = tuple(net._reaching(block[k][None]) for block in blocks)
+            readings = [net._through(one[None], WithGiven(reaching, masked)) for masked in masks]
+            row.append(torch.stack(readings).mean(0))
         outputs.append(torch.cat(row))
     return torch.stack(outputs)
 
@@ -50,6 +52,8 @@ class FixedRows(nn.Module):
         return self.last(self.first(x).relu().view(n, -1, 12).mean(1))
 
 
+BOTH = {"mask": 0.5, "mask_by": "row", "reading": "both"}
+
 NETWORKS = {
     "perceptron": (lambda: MLP(5, 2, (16, 16), activation="relu", n_frequencies=0), (5,), {}),
     "Fourier features": (lambda: MLP(5, 2, (16,), n_frequencies=8, dropout=0.2), (5,), {}),
@@ -60,6 +64,10 @@ NETWORKS = {
         (5,),
         {},
     ),
+    "perceptron, both readings": (lambda: MLP(5, 2, (16,), n_frequencies=8), (5,), BOTH),
+    "two anchors, both readings": (lambda: MLP(5, 3, (9,)), (5,), {"encoding": "two-anchor", **BOTH}),
+    "residual, both readings": (Residual, (5,), BOTH),
+    "ResNet-20 at a stage, both readings": (ResNet20, (3, 8, 8), {"at": "stages.2", **BOTH}),
     "residual": (Residual, (5,), {}),
     "fixed rows": (FixedRows, (5,), {}),
     "ResNet-20": (ResNet20, (3, 8, 8), {}),
@@ -143,6 +151,7 @@ def test_only_networks_that_need_it_repeat_their_inputs():
         repeated[name] = next(iter(net._plans.values())).repeated
     assert {name for name, value in repeated.items() if value} == {
         "residual",
+        "residual, both readings",
         "fixed rows",
         "ResNet-20 inside a block",
     }
@@ -329,3 +338,28 @@ def test_threads_do_not_disturb_each_other():
         found = list(pool.map(lambda x: fresh.posterior(x).var, batches * 5))
     for one, other in zip(found, expected * 5, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-7)
+
+
+def test_reading_is_chosen_after_training():
+    x = torch.randn(6, 5)
+    net = Anchored(MLP(5, 2, (16,)), mask=0.5).eval()
+    net.set_anchors(torch.randn(10, 5))
+    shown = net.posterior(x)
+    net.reading = "both"
+    both = net.posterior(x)
+    assert (both.mean - shown.mean).abs().min() > 1e-4
+    torch.testing.assert_close(net(x), both.mean)
+    with pytest.raises(ValueError, match="reading must be one of"):
+        net.reading = "hidden"
+    net.reading = "shown"
+    assert torch.equal(net.posterior(x).mean, shown.mean)
+
+
+def test_both_readings_in_lower_precision_are_averaged_in_float32():
+    net = Anchored(MLP(5, 2, (16,)), mask=0.5, reading="both").eval()
+    net.set_anchors(torch.randn(10, 5))
+    x = torch.randn(200, 5)
+    samples = net.posterior(x, keep_samples=True, autocast=torch.bfloat16).samples
+    assert samples.dtype == torch.float32
+    # The mean of two bfloat16 numbers is one for few of them.
+    assert (samples.bfloat16().float() != samples).float().mean() > 0.2

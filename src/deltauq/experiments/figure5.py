@@ -7,7 +7,7 @@ stay in the cache; logits do not.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from deltauq.data.corruptions import CORRUPTIONS as ALL
 from deltauq.data.corruptions import FIGURE5, SEVERITIES
 from deltauq.experiments import paper
 from deltauq.experiments.artifacts import shared_arrays
-from deltauq.experiments.image_kinds import SCHEDULES, TRAINING_IMAGES, Kind, Run
+from deltauq.experiments.image_kinds import SCHEDULES, TRAINING_IMAGES, Anchors, Kind, Run
 from deltauq.experiments.image_networks import trained
 from deltauq.experiments.image_runs import Predictor, predictor
 from deltauq.experiments.image_sets import Pictures, pictures, source
@@ -61,6 +61,7 @@ PLAIN = Kind("ResNet20", raw=True)
 ANCHORED = replace(PLAIN, anchored=True)
 MASKED = replace(ANCHORED, mask=MASK)
 MASKED_ROWS = replace(MASKED, mask_rows=True)
+BOTH = Anchors(reading="both")
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,8 @@ class Method:
         In place of a judge: what fits one on 5,000 images that are left out of training.
     fit_on : tuple of str
         Sets of these images.
+    anchors : Anchors
+        For anchored networks.
     """
 
     judge: Judge | None = None
@@ -85,16 +88,21 @@ class Method:
     members: int = 1
     fit: Fit | None = None
     fit_on: tuple[str, ...] = HELD_OUT
+    anchors: Anchors = TRAINING_IMAGES
 
     @property
     def held_out(self) -> bool:
         """Whether images are left out of training."""
         return self.fit is not None
 
-    def same_logits(self, other: Method) -> bool:
-        """Tell whether two methods differ only in what they make of their networks' logits."""
+    def same_networks(self, other: Method) -> bool:
+        """Tell whether two methods are made from the same trainings."""
         mine, theirs = ((m.kind, m.members, m.held_out) for m in (self, other))
         return mine == theirs
+
+    def same_logits(self, other: Method) -> bool:
+        """Tell whether two methods differ only in what they make of their networks' logits."""
+        return self.same_networks(other) and self.anchors == other.anchors
 
 
 METHODS = {
@@ -111,6 +119,8 @@ METHODS = {
     "delta-mean-scaled": Method(mean_logits(0.5), ANCHORED),
     "delta-masked-mean": Method(mean_logits(1.0), MASKED),
     "delta-masked-rows-mean": Method(mean_logits(1.0), MASKED_ROWS),
+    "delta-masked-both": Method(mean_probabilities, MASKED, anchors=BOTH),
+    "delta-masked-rows-both": Method(mean_probabilities, MASKED_ROWS, anchors=BOTH),
     "delta-masked-fitted": Method(kind=MASKED, fit=fitted_spread),
     "temperature-shifted": Method(fit=fitted_temperature, fit_on=SHIFTED),
     "delta-masked-temperature-shifted": Method(kind=MASKED, fit=fitted_temperature, fit_on=SHIFTED),
@@ -186,7 +196,8 @@ def measured(name: str, seed: int, profile: str) -> np.ndarray:
 
     They are made together with those of all methods on the same logits.
     """
-    runs, names = runs_of(METHODS[name], seed, profile), _companions(name)
+    method, names = METHODS[name], _companions(name)
+    runs = runs_of(method, seed, profile)
     sets = image_sets(profile)
     configuration = {
         "version": VERSION,
@@ -194,11 +205,11 @@ def measured(name: str, seed: int, profile: str) -> np.ndarray:
         "methods": names,
         "images": [[images, source(images)] for images in sets],
         "n_images": N_IMAGES[profile],
-        "anchors": astuple(TRAINING_IMAGES),
+        "anchors": method.anchors.configuration(),
     }
 
     def make() -> dict[str, np.ndarray]:
-        asks = [predictor(trained(run), run, TRAINING_IMAGES, N_IMAGES[profile]) for run in runs]
+        asks = [predictor(trained(run), run, method.anchors, N_IMAGES[profile]) for run in runs]
         print(f"  figure5 of {runs[0]} ({len(runs)}): {len(sets)} sets of images", flush=True)
         judges = judges_of(names, asks[0], profile)
         return judge_sets(asks, judges, (_first(images, profile) for images in sets))
@@ -287,7 +298,7 @@ def _companions(name: str) -> list[str]:
 
 def _trains(name: str) -> bool:
     """Tell whether a method is the first to ask for a training of its own."""
-    first = next(other for other, method in METHODS.items() if method.same_logits(METHODS[name]))
+    first = next(other for other, method in METHODS.items() if method.same_networks(METHODS[name]))
     return METHODS[name].members == 1 and first == name
 
 

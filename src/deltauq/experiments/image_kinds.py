@@ -107,10 +107,17 @@ class Anchors:
         "data", "balanced" or "kmeans" of the training images, "normal", "svhn", "impulse-1" to "impulse-5";
         "paired": every image has training images of its own, as in the paper.
     number : int
+    reading : str
+        As in `Anchored`.
     """
 
     prior: str = "data"
     number: int = N_ANCHORS
+    reading: str = "shown"
+
+    def configuration(self) -> list[str | int]:
+        """Return what tells these anchors from others; files of the cache are named by it."""
+        return [self.prior, self.number, *([] if self.reading == "shown" else [self.reading])]
 
 
 TRAINING_IMAGES = Anchors()

@@ -149,6 +149,7 @@ def make_network(kind: Kind) -> nn.Module:
         N_ANCHORS,
         encoding=kind.encoding,
         at=kind.at,
+        mask=kind.mask,
         mask_by="row" if kind.mask_rows else "batch",
         train_anchors="reverse",  # as in the paper
     )

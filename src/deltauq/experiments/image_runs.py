@@ -51,7 +51,7 @@ def logits(run: Run, images: str, anchors: Anchors = TRAINING_IMAGES) -> np.ndar
     """
     configuration = {**run.configuration(), "images": images, "source": source(images)}
     if run.kind.anchored:
-        configuration["anchors"] = [anchors.prior, anchors.number]
+        configuration["anchors"] = anchors.configuration()
 
     def make() -> dict[str, np.ndarray]:
         print(f"  {run}: {images}", flush=True)
@@ -103,9 +103,12 @@ def _functions(net: nn.Module, run: Run, anchors: Anchors, n: int, device: Any) 
     from deltauq.nn import Anchored
 
     if isinstance(net, Anchored) and anchors.prior == "paired":
+        if anchors.reading != "shown":
+            raise ValueError(f"anchors of every image's own are shown, got reading={anchors.reading!r}.")
         yield from _under_own_anchors(net, run, anchors, n)
     elif isinstance(net, Anchored):
         net.set_anchors(anchor_inputs(run, anchors).to(device), anchors.number)
+        net.reading = anchors.reading
         yield partial(_under_stored_anchors, net)
     elif isinstance(net, KernelNetwork):
         yield lambda x, rows: net.log_kernels(x)[None]

@@ -31,6 +31,8 @@ METHODS = {
     "delta-masked-temperature-shifted": "Δ, masked, temperature, corrupted too",
     "delta-masked-1": "Δ, masked, K = 1, × 0.5",
     "delta-masked-rows": "Δ-UQ, rows masked",
+    "delta-masked-both": "Δ, masked, both readings",
+    "delta-masked-rows-both": "Δ, rows masked, both readings",
     "delta-masked-rows-mean": "Δ, rows masked, mean",
     "mc-dropout": "MC dropout",
     "temperature": "temperature",

@@ -20,7 +20,7 @@ DEFAULT_BUDGET = {"cpu": 64 * 2**20}
 ACCELERATOR_BUDGET = 2 * 2**30
 
 Pass = Callable[[Tensor, AnchorShare, bool], Tensor]
-"""``run(x, share, repeated)``: the outputs of shape (k * n, ...), anchor by anchor."""
+"""``run(x, share, repeated)``: the outputs of shape (readings * k * n, ...), anchor by anchor."""
 Shares = Callable[[int], Iterator[AnchorShare]]
 """``shares(k)``: what the anchors contribute, at most k of them at a time, computed when it is their turn."""
 
@@ -73,7 +73,7 @@ def make_plan(run: Pass, network: nn.Module, x: Tensor, share: AnchorShare) -> P
     with torch.no_grad(), torch.autocast(x.device.type, enabled=False):
         with _recorded_bytes(network) as sizes:
             plain = run(x, share, True)
-        row_bytes = max(sizes, default=0) // max(1, plain.shape[0])
+        row_bytes = max(sizes, default=0) // max(1, len(share) * x.shape[0])
         try:
             fast = run(x, share, False)
         except (RuntimeError, ValueError, IndexError, TypeError):
@@ -122,7 +122,7 @@ def mean_over_anchors(run: Pass, plan: Plan, x: Tensor, n_anchors: int, shares: 
         for k, block in enumerate(rows):
             outputs = run(block, share, plan.repeated)
             dtype = outputs.dtype if outputs.is_floating_point() else torch.get_default_dtype()
-            totals[k] = totals[k] + _precise(outputs).unflatten(0, (len(share), -1)).sum(0)
+            totals[k] = totals[k] + under_anchors(outputs, share).sum(0)
     return (torch.cat(totals) / n_anchors).to(dtype)
 
 
@@ -148,7 +148,7 @@ def posterior_over_anchors(
     streams = [StreamingPosterior(link, keep_samples) for _ in rows]
 
     def outputs_of(block: Tensor, share: AnchorShare) -> Tensor:
-        outputs = _precise(run(block, share, plan.repeated)).unflatten(0, (len(share), -1))
+        outputs = under_anchors(run(block, share, plan.repeated), share)
         _check_link(link, outputs[0])
         return outputs
 
@@ -170,9 +170,15 @@ def posterior_over_anchors(
     return _joined([_from_samples(torch.cat(outputs), link, keep_samples) for outputs in samples])
 
 
-def _precise(outputs: Tensor) -> Tensor:
-    """Return outputs in float32 at least: sums over anchors overflow in less."""
-    return outputs.to(torch.promote_types(outputs.dtype, torch.float32))
+def under_anchors(outputs: Tensor, share: AnchorShare) -> Tensor:
+    """Return the outputs of a pass under each anchor, of shape (k, n, ...): the mean of its readings.
+
+    In float32 at least: sums over anchors overflow in less.
+    """
+    precise = outputs.to(torch.promote_types(outputs.dtype, torch.float32))
+    if share.readings == 1:
+        return precise.unflatten(0, (len(share), -1))
+    return precise.unflatten(0, (share.readings, len(share), -1)).mean(0)
 
 
 def _check_link(link: str | None, outputs: Tensor) -> None:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, NoReturn, Protocol
 import torch
 from torch import Tensor
 
+from deltauq.core import AnchorPrior, BalancedPrior, get_prior
+
 if TYPE_CHECKING:
     from deltauq.nn._site import Site
 
@@ -63,17 +65,20 @@ class AnchorShare:
 
     Attributes
     ----------
-    part : tensor of shape (k, ...)
+    part : tensor of shape (readings * k, ...)
         W_R R + W_Δ(S - R), bias included.
     shift : tensor of shape (1, ...)
         S, near the anchors: inputs far from zero would otherwise lose their digits in W_Δ X - W_Δ R.
+    readings : int
+        How many rows of `part` an anchor has: the first k with anchors shown, the next with anchors hidden.
     """
 
     part: Tensor
     shift: Tensor
+    readings: int = 1
 
     def __len__(self) -> int:
-        return self.part.shape[0]
+        return self.part.shape[0] // self.readings
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,17 +90,17 @@ class WithEvery:
     share : AnchorShare
         What the anchors contribute to the map.
     repeated : bool
-        Whether x comes k times over already, anchor by anchor; otherwise its part is computed once.
+        Whether x comes as many times over as `share.part` has rows; otherwise its part is computed once.
     """
 
     share: AnchorShare
     repeated: bool
 
     def __call__(self, site: Site, x: Tensor) -> Tensor:
-        """Return the map of shape (k * n, ...), anchor by anchor."""
+        """Return the map of shape (readings * k * n, ...), anchor by anchor."""
         input_part = site.narrow(x - self.share.shift)
         if self.repeated:
-            input_part = input_part.unflatten(0, (len(self.share), -1))
+            input_part = input_part.unflatten(0, (self.share.part.shape[0], -1))
         return (input_part + self.share.part[:, None]).flatten(0, 1)
 
 
@@ -152,3 +157,23 @@ def reversal(n: int, n_sources: int, device: torch.device, copies: int = 1) -> t
         torch.cat([copy * n_rows + rows.roll(copy * n_sources + step) for copy in range(copies)])
         for step in range(n_sources)
     )
+
+
+IN_BATCH = {"derangement": derangement, "reverse": reversal}
+"""Pairings within a batch, by name."""
+
+
+def get_train_anchors(train_anchors: str | AnchorPrior | Tensor) -> str | AnchorPrior:
+    """Return the name of a pairing within the batch, or a prior."""
+    if isinstance(train_anchors, str) and train_anchors in IN_BATCH:
+        return train_anchors
+    try:
+        prior = get_prior(train_anchors)
+    except ValueError as error:
+        raise ValueError(f"train_anchors must be one of {sorted(IN_BATCH)}, or a prior: {error}") from None
+    if isinstance(prior, BalancedPrior):
+        raise ValueError(
+            "train_anchors='balanced' needs labels, which a network is not given in training: "
+            "balance the batches, or give prior='balanced' to set_anchors."
+        )
+    return prior

@@ -97,17 +97,23 @@ class Site(nn.Module):
             anchors = tuple(anchor.masked_fill(hidden, 0.0) for anchor in anchors)
         return torch.cat([*anchors, delta], dim=self.axis)
 
-    def anchor_share(self, anchors: tuple[Tensor, ...]) -> AnchorShare:
+    def anchor_share(self, anchors: tuple[Tensor, ...], hidden_too: bool = False) -> AnchorShare:
         """Return what anchors contribute to the map, whatever the input.
 
         Parameters
         ----------
         anchors : tuple of tensors of shape (k, ...)
             The blocks of k tuples, as they enter this layer.
+        hidden_too : bool
+            Whether each tuple is read a second time, with its anchors hidden.
         """
         self._check(anchors[0])
         shift = self.encoding.offset(*anchors).mean(0, keepdim=True)
-        return AnchorShare(self.wide(self.encode(shift.expand_as(anchors[0]), anchors)), shift)
+        x = shift.expand_as(anchors[0])
+        readings = [self.encode(x, anchors)]
+        if hidden_too:
+            readings.append(self.encode(x, anchors, torch.ones((), dtype=torch.bool, device=x.device)))
+        return AnchorShare(self.wide(torch.cat(readings)), shift, len(readings))
 
     def _check(self, x: Tensor) -> None:
         shape = tuple(x.shape)

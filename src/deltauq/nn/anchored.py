@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from deltauq.core import AnchorPrior, BalancedPrior, Encoding, Posterior, get_encoding, get_prior
+from deltauq.core import AnchorPrior, Encoding, Posterior, get_encoding
 from deltauq.nn._inference import (
     Plan,
     Shares,
@@ -23,6 +23,7 @@ from deltauq.nn._inference import (
     posterior_over_anchors,
 )
 from deltauq.nn._pairing import (
+    IN_BATCH,
     AnchorShare,
     Pairing,
     Reached,
@@ -30,7 +31,7 @@ from deltauq.nn._pairing import (
     WithEvery,
     WithGiven,
     WithinBatch,
-    derangement,
+    get_train_anchors,
     reversal,
 )
 from deltauq.nn._site import Site
@@ -38,8 +39,8 @@ from deltauq.nn._store import AnchorStore
 from deltauq.nn._surgery import INITS, anchor_entry, anchor_stem
 from deltauq.nn._trace import check_calls, recorded_calls
 
-IN_BATCH = {"derangement": derangement, "reverse": reversal}
 MASK_BY = ("batch", "row")
+READINGS = ("shown", "both")
 
 
 class Anchored(AnchorStore):
@@ -72,6 +73,9 @@ class Anchored(AnchorStore):
         Probability of [0, X - R] in training, the anchors hidden.
     mask_by : {"batch", "row"}
         Hide the anchors of whole batches, or those of single rows.
+    reading : {"shown", "both"}
+        How a tuple is read in ``eval()``: as [R, X - R]; or also with its anchor hidden, which a network with
+        a mask has learnt to do, and the outputs are the means of the two. It may be set after training.
     train_anchors : {"derangement", "reverse"}, prior name, AnchorPrior or tensor
         Where anchors come from in training: from the batch, in random order without meeting themselves, or in
         reverse order as in the paper; or drawn from a prior P(R), given the batch.
@@ -105,6 +109,7 @@ class Anchored(AnchorStore):
         init: str = "random",
         mask: float = 0.0,
         mask_by: str = "batch",
+        reading: str = "shown",
         train_anchors: str | AnchorPrior | Tensor = "derangement",
     ) -> None:
         if not isinstance(module, nn.Module):
@@ -119,9 +124,9 @@ class Anchored(AnchorStore):
             raise ValueError(f"mask_by must be one of {list(MASK_BY)}, got {mask_by!r}.")
         if at is not None and stem is not None:
             raise ValueError("at and stem name two places to anchor: give one of them.")
-        self.mask, self.mask_by = mask, mask_by
+        self.mask, self.mask_by, self.reading = mask, mask_by, reading
         self.encoding = get_encoding(encoding)
-        self.train_anchors = _train_anchors(train_anchors)
+        self.train_anchors = get_train_anchors(train_anchors)
         self.at, self.init = at, init
         if at is None:
             self.module, self.site_name = anchor_stem(module, self.encoding, stem, init)
@@ -132,6 +137,19 @@ class Anchored(AnchorStore):
         self._copies = 1
         self._checked = False
         self._plans: dict[tuple[Any, ...], Plan] = {}
+
+    @property
+    def reading(self) -> str:
+        """How tuples are read in evaluation."""
+        return self._reading
+
+    @reading.setter
+    def reading(self, reading: str) -> None:
+        if reading not in READINGS:
+            raise ValueError(f"reading must be one of {list(READINGS)}, got {reading!r}.")
+        if reading == "both" and not self.mask:
+            raise ValueError("reading='both' hides anchors: give the network the mask it is trained with.")
+        self._reading = reading
 
     @property
     def site(self) -> Site:
@@ -263,7 +281,8 @@ class Anchored(AnchorStore):
     def extra_repr(self) -> str:
         """Name what sets this network apart."""
         place = f"at={self.at!r}" if self.at is not None else f"stem={self.site_name!r}"
-        mask = f", mask={self.mask}, mask_by={self.mask_by!r}" if self.mask else ""
+        words = ("mask", "mask_by", "reading") if self.mask else ()
+        mask = "".join(f", {word}={getattr(self, word)!r}" for word in words)
         return f"n_anchors={self.n_anchors}, encoding={self.encoding}, {place}{mask}"
 
     def _given_pairing(self, n: int, anchors: Tensor, masked: Tensor | None) -> Pairing:
@@ -309,7 +328,7 @@ class Anchored(AnchorStore):
     def _plan(self, x: Tensor, anchors: Tensor) -> Plan:
         """Return how to run the network with these anchors."""
         # One input, or one anchor, bears what several do not: a plan made for it is good for no other.
-        key = (x.shape[1:], x.dtype, x.shape[0] > 1, anchors.shape[0] > 1)
+        key = (x.shape[1:], x.dtype, x.shape[0] > 1, anchors.shape[0] > 1, self.reading)
         if key not in self._plans:
             two = next(self._shares(anchors[:2])(2))
             self._plans[key] = make_plan(self._run, self.module, x, two)
@@ -328,7 +347,8 @@ class Anchored(AnchorStore):
     @torch.compiler.disable
     def _share(self, blocks: tuple[Tensor, ...]) -> AnchorShare:
         """Return what some tuples of anchors contribute to the anchored layer."""
-        return self.site.anchor_share(tuple(self._reaching(block) for block in blocks))
+        reaching = tuple(self._reaching(block) for block in blocks)
+        return self.site.anchor_share(reaching, self.reading == "both")
 
     def _reaching(self, anchors: Tensor) -> Tensor:
         """Return anchors as they reach the anchored layer; normalisations learn nothing from them."""
@@ -347,8 +367,8 @@ class Anchored(AnchorStore):
         )
 
     def _run(self, x: Tensor, share: AnchorShare, repeated: bool) -> Tensor:
-        """Return the outputs for all pairs of inputs and anchors, of shape (k * n, ...), anchor by anchor."""
-        k, n = len(share), x.shape[0]
+        """Return the outputs for all pairs of inputs and anchors, of shape (readings * k * n, ...)."""
+        k, n = share.part.shape[0], x.shape[0]
         rows = x.repeat(k, *[1] * (x.ndim - 1)) if repeated else x
         outputs = self._through(rows, WithEvery(share, repeated))
         if not isinstance(outputs, Tensor):
@@ -385,19 +405,3 @@ class Anchored(AnchorStore):
             self._checked = False
             raise
         return outputs
-
-
-def _train_anchors(train_anchors: str | AnchorPrior | Tensor) -> str | AnchorPrior:
-    """Return the name of a pairing within the batch, or a prior."""
-    if isinstance(train_anchors, str) and train_anchors in IN_BATCH:
-        return train_anchors
-    try:
-        prior = get_prior(train_anchors)
-    except ValueError as error:
-        raise ValueError(f"train_anchors must be one of {sorted(IN_BATCH)}, or a prior: {error}") from None
-    if isinstance(prior, BalancedPrior):
-        raise ValueError(
-            "train_anchors='balanced' needs labels, which a network is not given in training: "
-            "balance the batches, or give prior='balanced' to set_anchors."
-        )
-    return prior

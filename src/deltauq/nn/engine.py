@@ -17,8 +17,9 @@ from lightning_fabric import Fabric
 from torch import Tensor, nn
 
 from deltauq.core import AnchorPrior
+from deltauq.nn._pairing import IN_BATCH
 from deltauq.nn._steps import GraphedStep, PairingWatch, Step
-from deltauq.nn.anchored import IN_BATCH, Anchored
+from deltauq.nn.anchored import Anchored
 from deltauq.nn.epochs import Batch, Epochs, Objective, mix
 from deltauq.nn.losses import squared_error
 from deltauq.nn.recipe import Recipe, set_rate

@@ -14,7 +14,8 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from deltauq.core.encoding import ENCODINGS
-from deltauq.nn.anchored import IN_BATCH, Anchored
+from deltauq.nn._pairing import IN_BATCH
+from deltauq.nn.anchored import Anchored
 from deltauq.nn.networks import NETWORKS
 
 FORMAT = "deltauq.nn/1"
@@ -119,6 +120,7 @@ def _describe(net: Anchored) -> dict[str, Any]:
             "stem": None if net.at is not None else net.site_name,
             "mask": net.mask,
             "mask_by": net.mask_by,
+            "reading": net.reading,
             "train_anchors": net.train_anchors if net.train_anchors in IN_BATCH else None,
         },
         "network": {

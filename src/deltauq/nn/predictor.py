@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from deltauq.core.posterior import LINKS
-from deltauq.nn._inference import evaluating
+from deltauq.nn._inference import evaluating, under_anchors
 from deltauq.nn._pairing import AnchorShare
 from deltauq.nn.anchored import Anchored
 
@@ -38,6 +38,7 @@ class AnchorPredictor(nn.Module):
         with torch.no_grad(), evaluating(net):
             (share,) = net._shares(net.anchors)(len(net.anchors))
             self._repeated = net._plan(example, net.anchors).repeated
+        self._readings = share.readings
         self.register_buffer("part", share.part)
         self.register_buffer("shift", share.shift)
 
@@ -52,8 +53,8 @@ class AnchorPredictor(nn.Module):
         -------
         mean, std : tensors of shape (n, ...)
         """
-        share = AnchorShare(self.part, self.shift)
-        outputs = self.net._run(x, share, self._repeated).unflatten(0, (len(share), -1))
+        share = AnchorShare(self.part, self.shift, self._readings)
+        outputs = under_anchors(self.net._run(x, share, self._repeated), share)
         if self.link is not None:
             outputs = LINKS[self.link](outputs)
         mean = outputs.mean(0)

@@ -14,7 +14,8 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state
 
-from deltauq.nn.anchored import IN_BATCH, Anchored
+from deltauq.nn._pairing import IN_BATCH
+from deltauq.nn.anchored import Anchored
 from deltauq.nn.engine import check_data, check_labels, criterion_for, keep_anchors
 from deltauq.nn.epochs import draw_order, mix
 from deltauq.nn.recipe import Recipe, set_rate
