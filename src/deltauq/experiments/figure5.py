@@ -15,7 +15,7 @@ from deltauq.data.corruptions import CORRUPTIONS as ALL
 from deltauq.data.corruptions import FIGURE5, SEVERITIES
 from deltauq.experiments import paper
 from deltauq.experiments.artifacts import shared_arrays
-from deltauq.experiments.image_kinds import SCHEDULES, TRAINING_IMAGES, Anchors, Kind, Run
+from deltauq.experiments.image_kinds import READ_TWICE, SCHEDULES, TRAINING_IMAGES, Anchors, Kind, Run
 from deltauq.experiments.image_networks import trained
 from deltauq.experiments.image_runs import Predictor, predictor
 from deltauq.experiments.image_sets import Pictures, pictures, source
@@ -61,7 +61,6 @@ PLAIN = Kind("ResNet20", raw=True)
 ANCHORED = replace(PLAIN, anchored=True)
 MASKED = replace(ANCHORED, mask=MASK)
 MASKED_ROWS = replace(MASKED, mask_rows=True)
-BOTH = Anchors(reading="both")
 
 
 @dataclass(frozen=True)
@@ -119,8 +118,8 @@ METHODS = {
     "delta-mean-scaled": Method(mean_logits(0.5), ANCHORED),
     "delta-masked-mean": Method(mean_logits(1.0), MASKED),
     "delta-masked-rows-mean": Method(mean_logits(1.0), MASKED_ROWS),
-    "delta-masked-both": Method(mean_probabilities, MASKED, anchors=BOTH),
-    "delta-masked-rows-both": Method(mean_probabilities, MASKED_ROWS, anchors=BOTH),
+    "delta-masked-both": Method(mean_probabilities, MASKED, anchors=READ_TWICE),
+    "delta-masked-rows-both": Method(mean_probabilities, MASKED_ROWS, anchors=READ_TWICE),
     "delta-masked-fitted": Method(kind=MASKED, fit=fitted_spread),
     "temperature-shifted": Method(fit=fitted_temperature, fit_on=SHIFTED),
     "delta-masked-temperature-shifted": Method(kind=MASKED, fit=fitted_temperature, fit_on=SHIFTED),

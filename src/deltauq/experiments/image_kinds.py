@@ -121,6 +121,7 @@ class Anchors:
 
 
 TRAINING_IMAGES = Anchors()
+READ_TWICE = Anchors(reading="both")
 NOISY = Anchors("impulse-1")
 """Anchors that no network has met in training; in `ablation-prior` the AUROC of σ rises with them."""
 

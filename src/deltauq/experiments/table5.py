@@ -7,7 +7,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from deltauq.experiments import labels, paper
-from deltauq.experiments.image_kinds import NETWORK, SCHEDULES, TRAINING_IMAGES, Anchors, Kind, Run
+from deltauq.experiments.image_kinds import (
+    NETWORK,
+    READ_TWICE,
+    SCHEDULES,
+    TRAINING_IMAGES,
+    Anchors,
+    Kind,
+    Run,
+)
 from deltauq.experiments.image_runs import logits
 from deltauq.experiments.image_sets import pictures
 from deltauq.experiments.judgements import (
@@ -72,6 +80,7 @@ METHODS = {
     "delta-masked-1": Method(MASKED, first_alone(mean_logits(0.5)), linear=True),
     "delta-masked-rows": Method(MASKED_ROWS, spread_scaled, linear=True),
     "delta-masked-rows-mean": Method(MASKED_ROWS, mean_logits(1.0), linear=True),
+    "delta-masked-rows-both": Method(MASKED_ROWS, mean_probabilities, linear=True, anchors=READ_TWICE),
     "mc-dropout": Method(Kind("", dropout=DROPOUT), mean_probabilities, linear=True),
     "delta-trivial": Method(Kind("", anchored=True, encoding="identity"), spread_scaled),
     "duq": Method(Kind("", kernels=True), largest_kernel),
