@@ -260,3 +260,21 @@ def test_variational_training_is_recorded_on_a_gpu(monkeypatch, data_dir):
     run = run_of(VARIATIONAL, schedule=replace(SHORT, epochs=2))
     net = image_networks.train(run)
     assert all(value.isfinite().all() for value in net.state_dict().values())
+
+
+def test_repeatable_training_changes_no_setting_for_good():
+    from torch._inductor import config
+
+    def settings():
+        return torch.backends.cudnn.deterministic, config.deterministic
+
+    before = settings()
+    with pytest.raises(KeyError), image_networks._repeatable():
+        assert settings() == (True, True)
+        raise KeyError
+    assert settings() == before
+
+
+def test_files_of_the_cache_keep_their_names():
+    assert image_kinds.Anchors().configuration() == ["data", 10]
+    assert image_kinds.READ_TWICE.configuration() == ["data", 10, "both"]

@@ -114,7 +114,6 @@ def test_the_network_inside_is_not_called_alone(net):
         ({"mask": -0.1}, "mask must be a probability below 1"),
         ({"mask_by": "pixel"}, r"mask_by must be one of \['batch', 'row'\], got 'pixel'."),
         ({"mask": 0.5, "reading": "hidden"}, r"reading must be one of \['shown', 'both'\], got 'hidden'."),
-        ({"reading": "both"}, "reading='both' hides anchors: give the network the mask it is trained with."),
         ({"at": "0", "stem": "0"}, "at and stem name two places"),
         (
             {"at": "fc"},

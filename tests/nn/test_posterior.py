@@ -351,6 +351,10 @@ def test_reading_is_chosen_after_training():
     torch.testing.assert_close(net(x), both.mean)
     with pytest.raises(ValueError, match="reading must be one of"):
         net.reading = "hidden"
+    net.mask = 0.0
+    for ask in (net, net.posterior):
+        with pytest.raises(ValueError, match=r"this network has no mask: if .*, as in net.mask = 0.25"):
+            ask(x)
     net.reading = "shown"
     assert torch.equal(net.posterior(x).mean, shown.mean)
 
@@ -363,3 +367,15 @@ def test_both_readings_in_lower_precision_are_averaged_in_float32():
     assert samples.dtype == torch.float32
     # The mean of two bfloat16 numbers is one for few of them.
     assert (samples.bfloat16().float() != samples).float().mean() > 0.2
+
+
+def test_classes_are_averaged_to_votes():
+    class Vote(nn.Module):
+        def forward(self, x):
+            return nn.functional.one_hot(x.argmax(1), 3)
+
+    net, x = Anchored(nn.Sequential(nn.Linear(5, 3), Vote()), n_anchors=4), torch.randn(6, 5)
+    net.set_anchors(torch.randn(4, 5))
+    votes = net.eval()(x)
+    assert torch.equal(votes.sum(1), torch.ones(6)) and torch.equal(votes * 4, (votes * 4).round())
+    torch.testing.assert_close(net.posterior(x).mean, votes)

@@ -232,6 +232,7 @@ def seconds_per_image(run: Run, images: str, n_anchors: int) -> float:
     ask: Callable[[Tensor], Any] = net
     if isinstance(net, Anchored):
         net.set_anchors(anchor_inputs(run, Anchors(number=n_anchors)).to(device), n_anchors)
+        net.reading = "shown"
         ask = net.posterior if n_anchors > 1 else net
     times = []
     with torch.no_grad(), torch.autocast(device.type, torch.bfloat16, enabled=on_gpu):

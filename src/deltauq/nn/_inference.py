@@ -20,7 +20,7 @@ DEFAULT_BUDGET = {"cpu": 64 * 2**20}
 ACCELERATOR_BUDGET = 2 * 2**30
 
 Pass = Callable[[Tensor, AnchorShare, bool], Tensor]
-"""``run(x, share, repeated)``: the outputs of shape (readings * k * n, ...), anchor by anchor."""
+"""``run(x, share, repeated)``: the outputs of shape (n_readings * k * n, ...), anchor by anchor."""
 Shares = Callable[[int], Iterator[AnchorShare]]
 """``shares(k)``: what the anchors contribute, at most k of them at a time, computed when it is their turn."""
 
@@ -32,10 +32,10 @@ class Plan:
     Attributes
     ----------
     repeated : bool
-        Whether inputs enter the network once per anchor. Otherwise they enter once and are multiplied at the
-        anchored layer, which a network that carries something past that layer may not bear.
+        Whether inputs enter the network once per anchor and reading. Otherwise they enter once and are
+        multiplied at the anchored layer, which a network that carries something past it may not bear.
     row_bytes : int
-        Bytes of activations that one pair of input and anchor takes.
+        Bytes of activations that one pair of input and anchor takes, all readings together.
     """
 
     repeated: bool
@@ -79,7 +79,7 @@ def make_plan(run: Pass, network: nn.Module, x: Tensor, share: AnchorShare) -> P
         except (RuntimeError, ValueError, IndexError, TypeError):
             return Plan(True, max(1, row_bytes))
     scale = float(plain.abs().max()) if plain.numel() else 0.0
-    near = torch.finfo(plain.dtype).eps ** 0.5
+    near = torch.finfo(torch.promote_types(plain.dtype, torch.float16)).eps ** 0.5
     same = fast.shape == plain.shape and torch.allclose(fast, plain, rtol=near, atol=near * scale)
     return Plan(not same, max(1, row_bytes))
 
@@ -176,9 +176,9 @@ def under_anchors(outputs: Tensor, share: AnchorShare) -> Tensor:
     In float32 at least: sums over anchors overflow in less.
     """
     precise = outputs.to(torch.promote_types(outputs.dtype, torch.float32))
-    if share.readings == 1:
+    if share.n_readings == 1:
         return precise.unflatten(0, (len(share), -1))
-    return precise.unflatten(0, (share.readings, len(share), -1)).mean(0)
+    return precise.unflatten(0, (share.n_readings, len(share), -1)).mean(0)
 
 
 def _check_link(link: str | None, outputs: Tensor) -> None:

@@ -65,20 +65,21 @@ class AnchorShare:
 
     Attributes
     ----------
-    part : tensor of shape (readings * k, ...)
-        W_R R + W_Δ(S - R), bias included.
+    part : tensor of shape (n_readings * k, ...)
+        W_R R + W_Δ(S - R), bias included; behind the k with anchors shown those with anchors hidden,
+        W_Δ(S - R), if they are read so, too.
     shift : tensor of shape (1, ...)
         S, near the anchors: inputs far from zero would otherwise lose their digits in W_Δ X - W_Δ R.
-    readings : int
-        How many rows of `part` an anchor has: the first k with anchors shown, the next with anchors hidden.
+    n_readings : int
+        How many rows of `part` an anchor has.
     """
 
     part: Tensor
     shift: Tensor
-    readings: int = 1
+    n_readings: int = 1
 
     def __len__(self) -> int:
-        return self.part.shape[0] // self.readings
+        return self.part.shape[0] // self.n_readings
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,7 +98,7 @@ class WithEvery:
     repeated: bool
 
     def __call__(self, site: Site, x: Tensor) -> Tensor:
-        """Return the map of shape (readings * k * n, ...), anchor by anchor."""
+        """Return the map of shape (n_readings * k * n, ...), reading by reading, anchor by anchor."""
         input_part = site.narrow(x - self.share.shift)
         if self.repeated:
             input_part = input_part.unflatten(0, (self.share.part.shape[0], -1))

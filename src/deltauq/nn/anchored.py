@@ -74,8 +74,9 @@ class Anchored(AnchorStore):
     mask_by : {"batch", "row"}
         Hide the anchors of whole batches, or those of single rows.
     reading : {"shown", "both"}
-        How a tuple is read in ``eval()``: as [R, X - R]; or also with its anchor hidden, which a network with
-        a mask has learnt to do, and the outputs are the means of the two. It may be set after training.
+        How a tuple is read in ``eval()``: as [R, X - R]; or also with its anchor hidden, which a network that
+        was trained with a mask has learnt, and the outputs are the means of the two. It may be set after
+        training; what was fitted to outputs of one reading does not hold for the other.
     train_anchors : {"derangement", "reverse"}, prior name, AnchorPrior or tensor
         Where anchors come from in training: from the batch, in random order without meeting themselves, or in
         reverse order as in the paper; or drawn from a prior P(R), given the batch.
@@ -97,6 +98,7 @@ class Anchored(AnchorStore):
     """
 
     masked: Tensor
+    _reading = "shown"
 
     def __init__(
         self,
@@ -147,8 +149,6 @@ class Anchored(AnchorStore):
     def reading(self, reading: str) -> None:
         if reading not in READINGS:
             raise ValueError(f"reading must be one of {list(READINGS)}, got {reading!r}.")
-        if reading == "both" and not self.mask:
-            raise ValueError("reading='both' hides anchors: give the network the mask it is trained with.")
         self._reading = reading
 
     @property
@@ -272,7 +272,8 @@ class Anchored(AnchorStore):
     def load(self, path: str | PathLike[str]) -> None:
         """Read weights and anchors that a network of the same architecture has saved.
 
-        They are moved to this network's device. Nothing is unpickled, and the file's own hash is checked.
+        They are moved to this network's device; its mask and reading stay its own. Nothing is unpickled, and
+        the file's own hash is checked.
         """
         from deltauq.nn.files import load_into
 
@@ -281,8 +282,7 @@ class Anchored(AnchorStore):
     def extra_repr(self) -> str:
         """Name what sets this network apart."""
         place = f"at={self.at!r}" if self.at is not None else f"stem={self.site_name!r}"
-        words = ("mask", "mask_by", "reading") if self.mask else ()
-        mask = "".join(f", {word}={getattr(self, word)!r}" for word in words)
+        mask = f", mask={self.mask}, mask_by={self.mask_by!r}, reading={self.reading!r}" if self.mask else ""
         return f"n_anchors={self.n_anchors}, encoding={self.encoding}, {place}{mask}"
 
     def _given_pairing(self, n: int, anchors: Tensor, masked: Tensor | None) -> Pairing:
@@ -336,19 +336,23 @@ class Anchored(AnchorStore):
 
     def _shares(self, anchors: Tensor) -> Shares:
         """Return a way to compute what the anchors contribute to the anchored layer, some at a time."""
-        blocks = self.encoding.tuples(anchors)
+        blocks, hidden_too = self.encoding.tuples(anchors), self.reading == "both"
+        if hidden_too and not self.mask:
+            raise ValueError(
+                "reading='both' hides anchors, and this network has no mask: if it was trained with one, "
+                "say which, as in net.mask = 0.25."
+            )
 
         def shares(at_most: int) -> Iterator[AnchorShare]:
             for part in zip(*(block.split(at_most) for block in blocks), strict=True):
-                yield self._share(part)
+                yield self._share(part, hidden_too)
 
         return shares
 
     @torch.compiler.disable
-    def _share(self, blocks: tuple[Tensor, ...]) -> AnchorShare:
+    def _share(self, blocks: tuple[Tensor, ...], hidden_too: bool) -> AnchorShare:
         """Return what some tuples of anchors contribute to the anchored layer."""
-        reaching = tuple(self._reaching(block) for block in blocks)
-        return self.site.anchor_share(reaching, self.reading == "both")
+        return self.site.anchor_share(tuple(self._reaching(block) for block in blocks), hidden_too)
 
     def _reaching(self, anchors: Tensor) -> Tensor:
         """Return anchors as they reach the anchored layer; normalisations learn nothing from them."""
@@ -367,7 +371,7 @@ class Anchored(AnchorStore):
         )
 
     def _run(self, x: Tensor, share: AnchorShare, repeated: bool) -> Tensor:
-        """Return the outputs for all pairs of inputs and anchors, of shape (readings * k * n, ...)."""
+        """Return the outputs for all pairs of inputs and anchors, of shape (n_readings * k * n, ...)."""
         k, n = share.part.shape[0], x.shape[0]
         rows = x.repeat(k, *[1] * (x.ndim - 1)) if repeated else x
         outputs = self._through(rows, WithEvery(share, repeated))

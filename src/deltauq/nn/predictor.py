@@ -38,7 +38,7 @@ class AnchorPredictor(nn.Module):
         with torch.no_grad(), evaluating(net):
             (share,) = net._shares(net.anchors)(len(net.anchors))
             self._repeated = net._plan(example, net.anchors).repeated
-        self._readings = share.readings
+        self._n_readings = share.n_readings
         self.register_buffer("part", share.part)
         self.register_buffer("shift", share.shift)
 
@@ -53,7 +53,7 @@ class AnchorPredictor(nn.Module):
         -------
         mean, std : tensors of shape (n, ...)
         """
-        share = AnchorShare(self.part, self.shift, self._readings)
+        share = AnchorShare(self.part, self.shift, self._n_readings)
         outputs = under_anchors(self.net._run(x, share, self._repeated), share)
         if self.link is not None:
             outputs = LINKS[self.link](outputs)
