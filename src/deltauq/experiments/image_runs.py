@@ -78,7 +78,7 @@ def predictor(net: nn.Module, run: Run, anchors: Anchors, n: int) -> Predictor:
     import torch
 
     device = next(net.parameters()).device
-    functions = list(_functions(net, run, anchors, n, device))
+    functions = list(_functions(net, run, anchors, n))
 
     def ask(images: np.ndarray) -> np.ndarray:
         found = []
@@ -96,7 +96,7 @@ Function = Callable[["Tensor", "Tensor"], "Tensor"]
 """Gives outputs of shape (k, n, 10) for inputs of shape (n, 3, 32, 32) and their places in the set."""
 
 
-def _functions(net: nn.Module, run: Run, anchors: Anchors, n: int, device: Any) -> Iterator[Function]:
+def _functions(net: nn.Module, run: Run, anchors: Anchors, n: int) -> Iterator[Function]:
     """Yield what a network of this kind is asked, together K outputs."""
     from deltauq.baselines.duq import KernelNetwork
     from deltauq.baselines.svi import VariationalNetwork
@@ -107,8 +107,7 @@ def _functions(net: nn.Module, run: Run, anchors: Anchors, n: int, device: Any) 
             raise ValueError(f"anchors of every image's own are shown, got reading={anchors.reading!r}.")
         yield from _under_own_anchors(net, run, anchors, n)
     elif isinstance(net, Anchored):
-        net.set_anchors(anchor_inputs(run, anchors).to(device), anchors.number)
-        net.reading = anchors.reading
+        _give_anchors(net, run, anchors)
         yield partial(_under_stored_anchors, net)
     elif isinstance(net, KernelNetwork):
         yield lambda x, rows: net.log_kernels(x)[None]
@@ -118,6 +117,12 @@ def _functions(net: nn.Module, run: Run, anchors: Anchors, n: int, device: Any) 
         yield from (partial(_under_mask, net, k) for k in range(N_MASKS))
     else:
         yield lambda x, rows: net(x)[None]
+
+
+def _give_anchors(net: Anchored, run: Run, anchors: Anchors) -> None:
+    """Let a network keep these anchors and read them as they say."""
+    net.set_anchors(anchor_inputs(run, anchors).to(net.anchors.device), anchors.number)
+    net.reading = anchors.reading
 
 
 def _under_stored_anchors(net: Anchored, x: Tensor, rows: Tensor) -> Tensor:
@@ -231,8 +236,7 @@ def seconds_per_image(run: Run, images: str, n_anchors: int) -> float:
     on_gpu = device.type == "cuda"
     ask: Callable[[Tensor], Any] = net
     if isinstance(net, Anchored):
-        net.set_anchors(anchor_inputs(run, Anchors(number=n_anchors)).to(device), n_anchors)
-        net.reading = "shown"
+        _give_anchors(net, run, Anchors(number=n_anchors))
         ask = net.posterior if n_anchors > 1 else net
     times = []
     with torch.no_grad(), torch.autocast(device.type, torch.bfloat16, enabled=on_gpu):
