@@ -9,7 +9,8 @@ VENV := .venv
 PY   := $(VENV)/bin/python
 PIP  := $(PY) -m pip --disable-pip-version-check --no-input
 PIN  := $(PIP) install --quiet --constraint constraints.txt
-# The build tools live in .venv, so that installing anew after an edit of pyproject.toml works without a network.
+# The build tools live in .venv, so that installing anew after an edit of pyproject.toml works without a network:
+# ours, and setuptools for what others publish as source only.
 EDIT := $(PIN) --no-build-isolation
 
 # The folder counts too: an editable installation knows its own path.
@@ -74,7 +75,7 @@ $(TOOLS):
 	@echo "Creating $(VENV) ..."
 	@$(PYTHON) -m venv $(VENV)
 	@$(PIN) pip
-	@$(PIN) hatchling editables
+	@$(PIN) hatchling editables setuptools
 	@touch $@
 
 $(DEMO): $(TOOLS)
