@@ -1,4 +1,4 @@
-"""An anchored network: its posterior against forming all pairs, its training step against the plain one's.
+"""An anchored network: its posterior against forming all pairs, both readings against one, its training step.
 
 The plain side forms the tuples [R, X - R] in blocks of as many pairs and passes them through the widened
 network. All sides run in turn, so that other load on the machine meets them alike; times are medians.
@@ -109,6 +109,20 @@ def compare_posteriors() -> None:
         print(f"K = {k:4}: {mb:4.0f} MB more at the peak")
 
 
+def compare_readings(name: str, network: nn.Module, x: Tensor, n_anchors: int) -> None:
+    """Print how long a posterior takes with anchors shown, and with both readings."""
+    net = Anchored(network, n_anchors, mask=0.25).eval()
+    net.set_anchors(torch.randn(n_anchors, *x.shape[1:]))
+    runs = []
+    for _ in range(REPEATS + 1):
+        times = []
+        for net.reading in ("shown", "both"):
+            times.append(measure(partial(net.posterior, x))[0])
+        runs.append(times)
+    shown, both = (median([run[k] for run in runs[1:]]) for k in range(2))
+    print(f"{name:26}  {shown:6.2f} s shown  {both:6.2f} s both readings  {both / shown:4.2f} times")
+
+
 def training(net: nn.Module, x: Tensor, y: Tensor, loss: Callable, steps: int) -> Callable[[], None]:
     """Return a run of training steps."""
     optimiser = torch.optim.SGD(net.parameters(), 1e-3, momentum=0.9)
@@ -133,10 +147,15 @@ def compare_steps(name: str, network: nn.Module, x: Tensor, y: Tensor, loss: Cal
 
 
 def main() -> None:
-    """Run both comparisons."""
+    """Run all comparisons."""
     torch.manual_seed(0)
     torch.set_num_threads(THREADS)
     compare_posteriors()
+    print("posterior, one reading and two")
+    compare_readings(
+        "MLP 784-4x512-1, K = 100", MLP(FEATURES, 1, WIDTHS), torch.randn(ROWS // 4, FEATURES), ANCHORS
+    )
+    compare_readings("ResNet-20, K = 10", ResNet20(), torch.randn(2 * BATCH, 3, 32, 32), 10)
     print(f"training step, batches of {BATCH}")
     x, y = torch.randn(BATCH, FEATURES), torch.randn(BATCH, 1)
     compare_steps("MLP 784-4x512-1", MLP(FEATURES, 1, WIDTHS), x, y, F.mse_loss, steps=20)

@@ -95,7 +95,7 @@ def test_outputs_that_are_no_tensor_or_have_other_rows():
         net.eval()(torch.randn(4, 5))
     net = Anchored(Pair(False))
     net.set_anchors(torch.randn(3, 5))
-    with pytest.raises(ValueError, match=r"returned shape \(2,\) for 4 pairs of inputs and anchors"):
+    with pytest.raises(ValueError, match=r"returned shape \(2,\) for 4 rows of inputs under anchors"):
         net.posterior(torch.randn(4, 5))
 
 

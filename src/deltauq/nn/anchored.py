@@ -381,8 +381,8 @@ class Anchored(AnchorStore):
             )
         if outputs.ndim == 0 or outputs.shape[0] != k * n:
             raise ValueError(
-                f"the network returned shape {tuple(outputs.shape)} for {k * n} pairs of inputs and anchors: "
-                "its first axis must be theirs."
+                f"the network returned shape {tuple(outputs.shape)} for {k * n} rows of inputs under "
+                "anchors: its first axis must be theirs."
             )
         return outputs
 
