@@ -1,5 +1,6 @@
 """`deltauq reproduce` as a process of its own."""
 
+import json
 import os
 import signal
 import subprocess
@@ -42,12 +43,17 @@ def test_a_run_ends_with_its_tables_and_a_second_one_computes_nothing(tmp_path):
     before = file.read_bytes()
     second = run("table1", "--out", tmp_path / "new" / "results")
     assert second.stdout == first.stdout and file.read_bytes() == before
+    told = json.loads(run("table1", "--out", tmp_path / "new" / "results", "--json").stdout)
+    (table1,) = told["experiments"]
+    assert (table1["experiment"], table1["lines"], told["file"]) == ("table1", 18, str(file.resolve()))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("jobs", [1, 2])
-def test_an_interrupted_run_says_what_is_kept(tmp_path, jobs):
-    command = [*COMMAND, "table1-study", "--profile", "paper", "--jobs", str(jobs), "--out", str(tmp_path)]
+@pytest.mark.parametrize(
+    ("start", "jobs"), [(COMMAND, 1), (COMMAND, 2), ([sys.executable, "-m", "deltauq.experiments"], 2)]
+)
+def test_an_interrupted_run_says_what_is_kept(tmp_path, start, jobs):
+    command = [*start, "table1-study", "--profile", "paper", "--jobs", str(jobs), "--out", str(tmp_path)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     # A terminal sends Ctrl-C to the whole group, so that the workers get it too.
     process = subprocess.Popen(

@@ -137,10 +137,18 @@ def test_float32_rows_agree_to_a_millionth(conv_net):
     net(torch.randn(20, 3, 8, 8))
     x = torch.randn(40, 3, 8, 8)
     whole = net.posterior(x)
-    pieces = net.posterior(x, memory_budget=100_000)
     scale = whole.mean.abs().max()
-    assert (whole.mean - pieces.mean).abs().max() < 1e-6 * scale
-    assert (whole.std - pieces.std).abs().max() < 1e-6 * scale
+    order = torch.randperm(40)
+    others = {
+        "fewer pairs at a time": (x, slice(None), {"memory_budget": 100_000}),
+        "another order": (x[order], order, {}),
+        "another batch": (x[7:12], slice(7, 12), {}),
+        "alone": (x[3:4], slice(3, 4), {}),
+    }
+    for rows, place, words in others.values():
+        found = net.posterior(rows, **words)
+        assert (whole.mean[place] - found.mean).abs().max() < 1e-6 * scale
+        assert (whole.std[place] - found.std).abs().max() < 1e-6 * scale
 
 
 def test_only_networks_that_need_it_repeat_their_inputs():

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from deltauq.cli.complaints import BadInput, check_writable, complaint_about
+from deltauq.cli.progress import counting_bar
 from deltauq.experiments import NAMES, ResultStore, get_experiment
 from deltauq.experiments.summary import Account, take_account
 
@@ -100,7 +101,11 @@ def read_accounts(names: Sequence[str], results: Path, profile: str | None) -> l
     """Return what the folder holds of the experiments, those without any valid line left out."""
     if not results.is_dir():
         raise BadInput(f"cannot read results: {results} is not a folder")
-    accounts = [_account(name, results, profile) for name in names or NAMES]
+    accounts = []
+    with counting_bar("experiments read") as progress:
+        for name in names or NAMES:
+            accounts.append(_account(name, results, profile))
+            progress(len(accounts), len(names or NAMES))
     valid = [account for account in accounts if account.lines]
     if empty := [account for account in accounts if not account.lines and (names or not valid)]:
         stale = sum(account.stale for account in empty)

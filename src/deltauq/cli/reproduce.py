@@ -1,5 +1,6 @@
 """`deltauq reproduce`."""
 
+import json
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -42,6 +43,7 @@ def register(app: Any) -> None:
         ] = None,
         out: Annotated[Path, typer.Option(help="The folder of the result lines.")] = Path("results"),
         data: Annotated[Path | None, typer.Option(help="The folder of data sets.")] = None,
+        as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
         backend: Annotated[Backend, where] = Backend.local,
         address: Annotated[str | None, at] = None,
     ) -> None:
@@ -49,7 +51,7 @@ def register(app: Any) -> None:
         check_names([name])
         use_data(data)
         run = chosen_run(backend, address, jobs)
-        run_reproduce(get_experiment(name), profile.value, jobs, out, run, only or [])
+        run_reproduce(get_experiment(name), profile.value, jobs, out, run, only or [], as_json)
 
 
 def run_reproduce(
@@ -59,6 +61,7 @@ def run_reproduce(
     out: Path,
     run: "Run | None" = None,
     only: Sequence[str] = (),
+    as_json: bool = False,
 ) -> None:
     """Run the cells that have no valid line yet, then print the experiment's tables.
 
@@ -74,6 +77,8 @@ def run_reproduce(
         Where cells are run, instead of by processes of this machine.
     only : sequence of str
         Words of the cells to run, such as "method=plain"; all cells by default.
+    as_json : bool
+        Print JSON for machines instead of tables.
     """
     from rich.console import Console
 
@@ -104,7 +109,12 @@ def run_reproduce(
             file=sys.stderr,
         )
         raise
-    show(take_account(experiment, store, profile), Console())
+    account = take_account(experiment, store, profile)
+    if as_json:
+        told = {"experiments": [account.as_json()], "file": str(store.path.resolve())}
+        print(json.dumps(told, allow_nan=False))
+        return
+    show(account, Console())
     print(f"Lines: {store.path.resolve()}")
 
 

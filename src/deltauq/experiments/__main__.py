@@ -44,6 +44,9 @@ def main(arguments: list[str] | None = None) -> int:
     except (DataUnavailableError, CorruptFileError, ImportError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print(f"interrupted; {done} of {total} cells are kept in {store.path}", file=sys.stderr)
+        return 130
     print(f"{done} of {total} cells are in {store.path}")
     return 0
 
