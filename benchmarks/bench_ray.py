@@ -31,8 +31,6 @@ from deltauq.tables import fit
 ROWS = {10: 9_000_000, 100: 5_000_000}
 CORES = 2
 LEAST_RATIO, LEAST_SECONDS = 0.7, 60
-# Linux counts in kibibytes, macOS in bytes.
-UNIT = 1 if sys.platform == "darwin" else 1024
 
 
 @dataclass(frozen=True)
@@ -47,7 +45,16 @@ class Use:
 def used() -> Use:
     """Return what this process has used."""
     told = resource.getrusage(resource.RUSAGE_SELF)
-    return Use(os.getpid(), UNIT * told.ru_maxrss, told.ru_utime + told.ru_stime)
+    return Use(os.getpid(), _most_memory(told.ru_maxrss), told.ru_utime + told.ru_stime)
+
+
+def _most_memory(told: int) -> int:
+    """Return the most bytes this process held, which Linux tells only with what its parent held before it."""
+    status = Path("/proc/self/status")
+    if not status.exists():
+        return told  # macOS
+    line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM:"))
+    return 1024 * int(line.split()[1])
 
 
 def predict_singly(model: str, table: str, out: str) -> list[Use]:
