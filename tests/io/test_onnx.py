@@ -160,6 +160,16 @@ def test_a_table_of_numbers(base, streets, tmp_path):
             np.testing.assert_allclose(found[name], expected[name], rtol=1e-5)
 
 
+def test_columns_called_as_outputs_are(tmp_path):
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(rng.normal(size=(60, 3)), columns=["prediction", "std", "std_"])
+    table["y"] = table["prediction"] - table["std"]
+    model = fit(table, "y", model=DecisionTreeRegressor(random_state=0))
+    outputs = run(export_onnx(model, tmp_path / "m.onnx"), **inputs_of(model, table))
+    assert list(outputs) == ["prediction_", "std__", "lower", "upper"]
+    np.testing.assert_allclose(outputs["prediction_"], model.predict(table)["prediction"], rtol=NEAR)
+
+
 def test_a_date_comes_out_in_days_from_the_origin_in_the_metadata(streets, tmp_path):
     model = fit(streets.drop(columns="size"), "sold", model="tree")
     path = export_onnx(model, tmp_path / "model.onnx")
@@ -230,6 +240,7 @@ def test_networks(kind, link, tmp_path):
     net, x = network(kind)
     path = export_onnx(net, tmp_path / "net.onnx", link=link)
     assert not list(tmp_path.glob("*.data")), "weights are inside"
+    assert net.training, "training may go on"
     for n in (1, 2, 7):
         posterior = net.posterior(3 * x[:n], link)
         mean, var = posterior.mean, posterior.var

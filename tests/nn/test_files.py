@@ -228,6 +228,15 @@ def test_a_file_whose_hash_fits_but_not_its_content(change, tmp_path):
         load(path)
 
 
+def test_another_reading_than_the_saved_one_is_warned_of(tmp_path):
+    net = Anchored(MLP(5, 2, (8,)), mask=0.1, reading="both")
+    net(torch.randn(8, 5))
+    net.save(tmp_path / "net")
+    with pytest.warns(UserWarning, match="was saved with reading='both', and this one has 'shown'"):
+        Anchored(MLP(5, 2, (8,))).load(tmp_path / "net")
+    Anchored(MLP(5, 2, (8,)), mask=0.3, reading="both").load(tmp_path / "net")
+
+
 def test_what_cannot_be_written_gets_one_line(mlp, tmp_path):
     class Remembers(nn.Linear):
         def get_extra_state(self):
@@ -240,6 +249,8 @@ def test_what_cannot_be_written_gets_one_line(mlp, tmp_path):
         Anchored(nn.Sequential(nn.Linear(5, 4), Remembers(4, 2))).save(tmp_path / "net")
     with pytest.raises(FileNotFoundError, match=r"there is no folder .*absent to write net\.safetensors to"):
         Anchored(mlp).save(tmp_path / "absent" / "net.safetensors")
+    with pytest.raises(IsADirectoryError, match="is a folder: name a file"):
+        Anchored(copy.deepcopy(mlp)).save(tmp_path)
 
 
 def test_a_state_that_does_not_say_whether_anchors_were_set(mlp):

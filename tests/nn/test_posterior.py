@@ -324,6 +324,20 @@ def test_a_predictor_of_lower_precision_gives_moments_in_float32(dtype, reading)
     torch.testing.assert_close(std, posterior.link_var.sqrt(), rtol=0, atol=1e-3)
 
 
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_a_row_that_is_no_number_spoils_no_other_in_the_first_call_either(bad):
+    net = Anchored(MLP(5, 2, (16,)), n_anchors=4)
+    net(torch.randn(20, 5))
+    x = torch.randn(6, 5)
+    spoilt = x.clone()
+    spoilt[0, 0] = bad
+    first = net.posterior(spoilt).mean
+    assert first[0].isnan().all()
+    torch.testing.assert_close(first[1:], net.posterior(x).mean[1:])
+    net.set_anchors(torch.full((4, 5), bad))
+    assert net.posterior(x).mean.isnan().all()
+
+
 def test_softmax_is_over_classes_alone():
     net = Anchored(nn.Conv2d(3, 4, 1), n_anchors=3)
     net.set_anchors(torch.randn(3, 3, 5, 5))

@@ -36,6 +36,21 @@ def told_in_one_line() -> Iterator[None]:
         raise BadInput(str(error)) from error
 
 
+EXTRA_OF = {
+    **dict.fromkeys(("torch", "lightning_fabric", "safetensors"), "nn"),
+    **dict.fromkeys(("botorch", "gpytorch"), "bo"),
+    **dict.fromkeys(("ngboost", "quantile_forest"), "compare"),
+    "PIL": "images",
+}
+
+
+def what_to_install(error: ImportError) -> str:
+    """Return one line that names the extra a missing package comes with."""
+    name = (error.name or "").partition(".")[0]
+    extra = EXTRA_OF.get(name)
+    return str(error) if extra is None else f"{name} is not installed: pip install 'deltauq[{extra}]'"
+
+
 def check_writable(out: Path) -> None:
     """Refuse a file that cannot be written."""
     with complaint_about(out):

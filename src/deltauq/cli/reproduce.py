@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from deltauq.cli.backend import Backend, backend_options, chosen_run
-from deltauq.cli.complaints import BadInput, complaint_about
+from deltauq.cli.complaints import BadInput, complaint_about, what_to_install
 from deltauq.cli.folders import use_data
 from deltauq.cli.progress import progress_bar
 from deltauq.cli.report import Profile, check_names
@@ -98,7 +98,9 @@ def run_reproduce(
         with _progress(len(wanted), sum(cell not in pending for cell in wanted)) as progress:
             for line in run_experiment(experiment, store, profile, jobs, words, run):
                 progress(" ".join(str(value) for value in line.cell.values()))
-    except (DataUnavailableError, CorruptFileError, ClusterError, ImportError, OSError) as error:
+    except ImportError as error:
+        raise BadInput(what_to_install(error)) from error
+    except (DataUnavailableError, CorruptFileError, ClusterError, OSError) as error:
         raise BadInput(str(error)) from error
     except KeyboardInterrupt:
         total = len(experiment.cells(profile))

@@ -42,8 +42,8 @@ def export_onnx(model: Any, path: str | PathLike[str], *, link: str | None = Non
     - of a table model, one input for each column, of shape (n, 1): words as strings, with "" for a missing
       one; everything else as doubles, with NaN for a missing one, dates in days from the origin that stands
       in the file's metadata. Outputs are `prediction`, `std`, `lower` and `upper`, of a date in days from
-      the metadata's own `origin`; or `prediction` (as text), `probability` and `std`. Risk and sets are not
-      in it.
+      the metadata's own `origin`; or `prediction` (as text), `probability` and `std`. Where a column has
+      such a name, the output's ends in an underscore. Risk and sets are not in it.
     - of an anchored estimator, `X`, doubles of shape (n, d); outputs are `mean` and `std`, as `predict` or
       `predict_proba` returns them.
     - of a network, `x`, as the network takes it; outputs are `mean` and `std`.

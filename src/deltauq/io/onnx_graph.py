@@ -44,7 +44,9 @@ class Graph:
         return name
 
     def output(self, name: str, tensor: str, dtype: Any, *shape: int) -> None:
-        """Call a tensor of shape (n, *shape) an output."""
+        """Call a tensor of shape (n, *shape) an output; underscores tell it from an input of that name."""
+        while any(name == given.name for given in self._inputs):
+            name += "_"
         self._nodes.append(self._onnx.helper.make_node("Identity", [tensor], [name]))
         self._outputs.append(self._value(name, dtype, shape))
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
@@ -26,41 +28,55 @@ def network_graph(net: Any, link: str | None, about: dict[str, str]) -> Any:
     -------
     model : onnx ModelProto
     """
-    import torch
-
-    from deltauq.nn.predictor import AnchorPredictor
+    from deltauq.nn._inference import evaluating
 
     try:
         import_module("onnxscript")
     except ImportError as error:
         raise ImportError(f"ONNX files of networks need onnxscript: {INSTALL}.") from error
     device = net.anchors.device
-    predictor = AnchorPredictor(net.cpu(), link)
-    logger = logging.getLogger("torch.onnx")
-    level = logger.level
     try:
-        # Of its own workings, and of operators of packages that are not installed.
-        logger.setLevel(logging.ERROR)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            program = torch.onnx.export(
-                predictor,
-                # A copy: what shares memory with a buffer is taken for that buffer.
-                (net.anchors[:2].clone(),),
-                input_names=[f"#{INPUT}"],
-                output_names=[f"#{name}" for name in OUTPUTS],
-                dynamic_shapes={"x": {0: torch.export.Dim(ROWS)}},
-                opset_version=OPSET,
-                dynamo=True,
-                verbose=False,
-            )
+        with evaluating(net), _silence():
+            model = _named(_exported(net.cpu(), link))
     finally:
-        logger.setLevel(level)
         net.to(device)
-    assert program is not None
-    model = _named(program.model_proto)
     import_module("onnx").helper.set_model_props(model, about)
     return model
+
+
+def _exported(net: Any, link: str | None) -> Any:
+    """Return the model with names of its own for inputs and outputs."""
+    import torch
+
+    from deltauq.nn.predictor import AnchorPredictor
+
+    program = torch.onnx.export(
+        AnchorPredictor(net, link),
+        # A copy: what shares memory with a buffer is taken for that buffer.
+        (net.anchors[:2].clone(),),
+        input_names=[f"#{INPUT}"],
+        output_names=[f"#{name}" for name in OUTPUTS],
+        dynamic_shapes={"x": {0: torch.export.Dim(ROWS)}},
+        opset_version=OPSET,
+        dynamo=True,
+        verbose=False,
+    )
+    assert program is not None
+    return program.model_proto
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    """Keep back what the exporter says of its own workings, and of packages that are not installed."""
+    logger = logging.getLogger("torch.onnx")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)
 
 
 def _named(model: Any) -> Any:

@@ -69,7 +69,7 @@ def make_plan(run: Pass, network: nn.Module, x: Tensor, share: AnchorShare) -> P
     share : AnchorShare
         Of one anchor or two.
     """
-    x = x[:2]
+    x = x[:2].nan_to_num(0.0, 0.0, 0.0) if x.is_floating_point() else x[:2]
     with torch.no_grad(), torch.autocast(x.device.type, enabled=False):
         with _recorded_bytes(network) as sizes:
             plain = run(x, share, True)
@@ -78,9 +78,14 @@ def make_plan(run: Pass, network: nn.Module, x: Tensor, share: AnchorShare) -> P
             fast = run(x, share, False)
         except (RuntimeError, ValueError, IndexError, TypeError):
             return Plan(True, max(1, row_bytes))
-    scale = float(plain.abs().max()) if plain.numel() else 0.0
+    finite = plain[plain.isfinite()]
+    if plain.numel() and not finite.numel():
+        return Plan(True, max(1, row_bytes))  # nothing to compare
+    scale = float(finite.abs().max()) if finite.numel() else 0.0
     near = torch.finfo(torch.promote_types(plain.dtype, torch.float16)).eps ** 0.5
-    same = fast.shape == plain.shape and torch.allclose(fast, plain, rtol=near, atol=near * scale)
+    same = fast.shape == plain.shape and torch.allclose(
+        fast, plain, rtol=near, atol=near * scale, equal_nan=True
+    )
     return Plan(not same, max(1, row_bytes))
 
 

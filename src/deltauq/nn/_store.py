@@ -28,7 +28,9 @@ class AnchorStore(nn.Module):
         super().__init__()
         if n_anchors < 1:
             raise ValueError(f"n_anchors must be at least 1, got {n_anchors}.")
-        self.n_anchors = n_anchors
+        if n_anchors != int(n_anchors):
+            raise ValueError(f"n_anchors must be a whole number, got {n_anchors}.")
+        self.n_anchors = int(n_anchors)
         self.register_buffer("anchors", torch.empty(0, device=like.device, dtype=like.dtype))
         self._anchors_set = False
         self._warned = False

@@ -272,8 +272,8 @@ class Anchored(AnchorStore):
     def load(self, path: str | PathLike[str]) -> None:
         """Read weights and anchors that a network of the same architecture has saved.
 
-        They are moved to this network's device; its mask and reading stay its own. Nothing is unpickled, and
-        the file's own hash is checked.
+        They are moved to this network's device; its mask and reading stay its own, with a warning where the
+        reading is another. Nothing is unpickled, and the file's own hash is checked.
         """
         from deltauq.nn.files import load_into
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import warnings
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,8 @@ def save(net: Anchored, path: str | PathLike[str]) -> None:
     folder = Path(path).parent
     if not folder.is_dir():
         raise FileNotFoundError(f"there is no folder {folder} to write {Path(path).name} to.")
+    if Path(path).is_dir():
+        raise IsADirectoryError(f"{path} is a folder: name a file.")
     # Copies: tensors that share memory cannot be written.
     tensors = {name: value.detach().cpu().clone() for name, value in state.items()}
     description = json.dumps(_describe(net), sort_keys=True)
@@ -106,6 +109,12 @@ def load_into(net: Anchored, path: str | PathLike[str]) -> None:
     """Read weights and anchors into a network of the same architecture, on the network's device."""
     description, tensors = _read(path)
     _fill(net, tensors, path, description)
+    saved = description["anchored"].get("reading", net.reading)
+    if saved != net.reading:
+        warnings.warn(
+            f"the network of {path} was saved with reading={saved!r}, and this one has {net.reading!r}.",
+            stacklevel=3,
+        )
 
 
 def _describe(net: Anchored) -> dict[str, Any]:

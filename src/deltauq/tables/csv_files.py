@@ -8,6 +8,8 @@ import csv
 import gzip
 import io
 import lzma
+import time
+import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -106,9 +108,16 @@ class CSVFile:
                 column_types=dict.fromkeys(names, pa.string()), null_values=MISSING, strings_can_be_null=True
             ),
         )
-        for batch in reader:
-            columns = batch.columns[self.layout.fields]
-            yield pa.RecordBatch.from_arrays(columns, names=self.layout.names)
+        given_up = weakref.ref(source)
+        del source
+        try:
+            for batch in reader:
+                columns = batch.columns[self.layout.fields]
+                yield pa.RecordBatch.from_arrays(columns, names=self.layout.names)
+        finally:
+            reader.close()
+            del reader
+            _wait_for_end(given_up)
 
     def close(self) -> None:
         """Close the file."""
@@ -142,6 +151,13 @@ class _Joined(io.RawIOBase):
         if b"\0" in block:
             raise _nul_bytes(self._path)
         return block
+
+
+def _wait_for_end(source: weakref.ref[_Joined]) -> None:
+    """Wait until Arrow's thread has let go of a stream: an interpreter that ends before it is aborted."""
+    deadline = time.monotonic() + 1
+    while source() is not None and time.monotonic() < deadline:
+        time.sleep(0.0005)
 
 
 def find_layout(head: bytes, whole: bool, path: Path) -> Layout:
