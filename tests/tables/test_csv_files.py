@@ -3,11 +3,14 @@
 import csv
 import gzip
 import io
+import time
+import weakref
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from deltauq.tables import csv_files
 from deltauq.tables.csv_files import MISSING, SNIFFED, find_delimiter
 from deltauq.tables.errors import TableError
 from deltauq.tables.files import open_table
@@ -97,3 +100,29 @@ def test_names_of_rows_and_last_delimiters_are_left_out(tmp_path):
     assert read(path) == (["a", "b"], [("1", "2"), ("3", "4")])
     path.write_text("\ufeffa,b\n1,2,\n3,4,\n", encoding="utf-8")
     assert read(path) == (["a", "b"], [("1", "2"), ("3", "4")])
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_no_thread_holds_a_file_that_has_been_read(whole, tmp_path, monkeypatch):
+    held = []
+
+    class Watched(csv_files._Joined):
+        def __init__(self, *arguments):
+            super().__init__(*arguments)
+            held.append(weakref.ref(self))
+
+        def read(self, size=-1):
+            time.sleep(0.02)  # as if from a slow disk
+            return super().read(size)
+
+    monkeypatch.setattr(csv_files, "_Joined", Watched)
+    monkeypatch.setattr(csv_files, "BLOCK", 10_000)
+    path = tmp_path / "table.csv"
+    path.write_text("a,b\n" + "1,2\n" * 10_000)
+    file = csv_files.CSVFile(path)
+    batches = file.batches()
+    rows = sum(len(batch) for batch in batches) if whole else len(next(batches))
+    batches.close()
+    assert rows == 10_000 if whole else rows < 10_000
+    assert [reference() for reference in held] == [None]
+    file.close()
