@@ -27,7 +27,7 @@ def diabetes(n=150):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ({"cv": 1}, "cv must be between 2"),
+        ({"cv": 1}, "cv, the number of folds, must be from 2"),
         ({"cv": [(np.arange(90), np.arange(90, 100))]}, "at least two folds"),
         ({"cv": StratifiedKFold(3), "n_repeats": 2}, "number of folds"),
         ({"n_repeats": 0}, "n_repeats must be a positive integer"),

@@ -99,7 +99,7 @@ def _folds(
         yield from check_cv(cv, y, classifier=stratify).split(X, y, groups)
         return
     if not 2 <= cv <= len(y):
-        raise ValueError(f"cv must be between 2 and the {len(y)} rows there are, got {cv}.")
+        raise ValueError(f"cv, the number of folds, must be from 2 to the {len(y)} rows there are, got {cv}.")
     if groups is not None:
         raise ValueError("groups need a splitter that heeds them, such as cv=GroupKFold(5).")
     if stratify:

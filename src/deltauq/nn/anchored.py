@@ -282,7 +282,8 @@ class Anchored(AnchorStore):
     def extra_repr(self) -> str:
         """Name what sets this network apart."""
         place = f"at={self.at!r}" if self.at is not None else f"stem={self.site_name!r}"
-        mask = f", mask={self.mask}, mask_by={self.mask_by!r}, reading={self.reading!r}" if self.mask else ""
+        masks = bool(self.mask) or self.reading != "shown"
+        mask = f", mask={self.mask}, mask_by={self.mask_by!r}, reading={self.reading!r}" if masks else ""
         return f"n_anchors={self.n_anchors}, encoding={self.encoding}, {place}{mask}"
 
     def _given_pairing(self, n: int, anchors: Tensor, masked: Tensor | None) -> Pairing:
