@@ -113,13 +113,13 @@ def compare_readings(name: str, network: nn.Module, x: Tensor, n_anchors: int) -
     """Print how long a posterior takes with anchors shown, and with both readings."""
     net = Anchored(network, n_anchors, mask=0.25).eval()
     net.set_anchors(torch.randn(n_anchors, *x.shape[1:]))
-    runs = []
-    for _ in range(REPEATS + 1):
-        times = []
-        for net.reading in ("shown", "both"):
-            times.append(measure(partial(net.posterior, x))[0])
-        runs.append(times)
-    shown, both = (median([run[k] for run in runs[1:]]) for k in range(2))
+
+    def seconds(reading: str) -> float:
+        net.reading = reading
+        return measure(partial(net.posterior, x))[0]
+
+    runs = [(seconds("shown"), seconds("both")) for _ in range(REPEATS + 1)][1:]
+    shown, both = (median([run[k] for run in runs]) for k in range(2))
     print(f"{name:26}  {shown:6.2f} s shown  {both:6.2f} s both readings  {both / shown:4.2f} times")
 
 

@@ -11,7 +11,6 @@ from torch import nn
 from deltauq.core import get_encoding
 from deltauq.nn import MLP, Anchored, ResNet20
 from deltauq.nn._pairing import WithGiven
-from deltauq.nn.predictor import AnchorPredictor
 
 
 def pair_by_pair(net, x):
@@ -309,19 +308,6 @@ def test_half_precision_does_not_overflow_in_the_sum():
     out = net.eval()(torch.randn(4, 5).half())
     assert out.dtype == torch.float16
     torch.testing.assert_close(out, torch.full((4, 1), 6e4, dtype=torch.float16))
-
-
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-@pytest.mark.parametrize("reading", ["shown", "both"])
-def test_a_predictor_of_lower_precision_gives_moments_in_float32(dtype, reading):
-    net = Anchored(MLP(5, 2, (16,)), mask=0.5, reading=reading)
-    net.set_anchors(torch.randn(10, 5))
-    x = torch.randn(7, 5).to(dtype)
-    mean, std = AnchorPredictor(net.to(dtype), "softmax")(x)
-    posterior = net.posterior(x, "softmax")
-    assert mean.dtype == std.dtype == posterior.mean.dtype == torch.float32
-    torch.testing.assert_close(mean, posterior.link_mean, rtol=0, atol=1e-3)
-    torch.testing.assert_close(std, posterior.link_var.sqrt(), rtol=0, atol=1e-3)
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])

@@ -37,6 +37,7 @@ def told_in_one_line() -> Iterator[None]:
 
 
 EXTRA_OF = {
+    **dict.fromkeys(("typer", "rich", "plotly"), "cli,report"),
     **dict.fromkeys(("torch", "lightning_fabric", "safetensors"), "nn"),
     **dict.fromkeys(("botorch", "gpytorch"), "bo"),
     **dict.fromkeys(("ngboost", "quantile_forest"), "compare"),
@@ -44,11 +45,10 @@ EXTRA_OF = {
 }
 
 
-def what_to_install(error: ImportError) -> str:
-    """Return one line that names the extra a missing package comes with."""
+def what_to_install(error: ImportError) -> str | None:
+    """Return one line that names the extra a missing package comes with; None for a package of no extra."""
     name = (error.name or "").partition(".")[0]
-    extra = EXTRA_OF.get(name)
-    return str(error) if extra is None else f"{name} is not installed: pip install 'deltauq[{extra}]'"
+    return f"{name} is not installed: pip install 'deltauq[{EXTRA_OF[name]}]'" if name in EXTRA_OF else None
 
 
 def check_writable(out: Path) -> None:

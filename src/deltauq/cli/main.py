@@ -9,11 +9,9 @@ from importlib import import_module
 from typing import Annotated, Any
 
 from deltauq._version import __version__
-from deltauq.cli.complaints import BadInput
+from deltauq.cli.complaints import BadInput, what_to_install
 
 COMMANDS = ("demo", "reproduce", "report", "data", "assess", "fit", "predict", "evaluate", "export")
-INSTALL = "pip install 'deltauq[cli,report]'"
-EXTRAS = {"typer", "rich", "plotly"}
 BAD_INPUT = 2
 INTERRUPTED = 130
 
@@ -23,10 +21,10 @@ def main() -> None:
     try:
         status = _run(_build_app())
     except ModuleNotFoundError as error:
-        missing = (error.name or "").partition(".")[0]
-        if missing not in EXTRAS:
+        message = what_to_install(error)
+        if message is None:
             raise
-        status = _complain(f"{missing} is not installed: {INSTALL}")
+        status = _complain(message)
     except BadInput as error:
         status = _complain(str(error))
     sys.exit(status)

@@ -99,7 +99,7 @@ def run_reproduce(
             for line in run_experiment(experiment, store, profile, jobs, words, run):
                 progress(" ".join(str(value) for value in line.cell.values()))
     except ImportError as error:
-        raise BadInput(what_to_install(error)) from error
+        raise BadInput(what_to_install(error) or str(error)) from error
     except (DataUnavailableError, CorruptFileError, ClusterError, OSError) as error:
         raise BadInput(str(error)) from error
     except KeyboardInterrupt:

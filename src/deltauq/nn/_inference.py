@@ -78,15 +78,19 @@ def make_plan(run: Pass, network: nn.Module, x: Tensor, share: AnchorShare) -> P
             fast = run(x, share, False)
         except (RuntimeError, ValueError, IndexError, TypeError):
             return Plan(True, max(1, row_bytes))
+    return Plan(not _agree(fast, plain), max(1, row_bytes))
+
+
+def _agree(fast: Tensor, plain: Tensor) -> bool:
+    """Tell whether two ways say the same; where they say no number at all, that is not known."""
     finite = plain[plain.isfinite()]
     if plain.numel() and not finite.numel():
-        return Plan(True, max(1, row_bytes))  # nothing to compare
+        return False
     scale = float(finite.abs().max()) if finite.numel() else 0.0
     near = torch.finfo(torch.promote_types(plain.dtype, torch.float16)).eps ** 0.5
-    same = fast.shape == plain.shape and torch.allclose(
+    return fast.shape == plain.shape and torch.allclose(
         fast, plain, rtol=near, atol=near * scale, equal_nan=True
     )
-    return Plan(not same, max(1, row_bytes))
 
 
 @contextmanager

@@ -217,10 +217,10 @@ class Anchored(AnchorStore):
         -------
         posterior : Posterior
         """
-        self._check_rows(x, "inputs")
-        check_budget(memory_budget)
         if self.anchors.numel() == 0:
             raise ValueError("there are no anchors yet: train the network, or give some to set_anchors.")
+        self._check_rows(x, "inputs")
+        check_budget(memory_budget)
         if self.anchors.shape[0] < 2:
             raise ValueError(
                 "one anchor has no variance: keep at least two; the mean alone is what eval() gives."

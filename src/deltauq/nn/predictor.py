@@ -31,11 +31,9 @@ class AnchorPredictor(nn.Module):
         super().__init__()
         if link is not None and link not in LINKS:
             raise ValueError(f"link must be one of {sorted(LINKS)}, got {link!r}.")
-        if net.anchors.numel() == 0:
-            raise ValueError("there are no anchors yet: train the network, or give some to set_anchors.")
         self.net, self.link = net.eval(), link
         example = net.anchors[:2]
-        # Refuses a single anchor, and sees whether the right layer is anchored.
+        # Refuses what has no anchors or only one, and sees whether the right layer is anchored.
         net.posterior(example, link)
         with torch.no_grad(), evaluating(net):
             (share,) = net._shares(net.anchors)(len(net.anchors))

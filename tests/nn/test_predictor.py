@@ -1,0 +1,25 @@
+"""An anchored network as one plain function; ONNX files made from it are tested in tests/io/test_onnx.py."""
+
+import pytest
+import torch
+
+from deltauq.nn import MLP, Anchored
+from deltauq.nn.predictor import AnchorPredictor
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("reading", ["shown", "both"])
+def test_a_predictor_of_lower_precision_gives_moments_in_float32(dtype, reading):
+    net = Anchored(MLP(5, 2, (16,)), mask=0.5, reading=reading)
+    net.set_anchors(torch.randn(10, 5))
+    x = torch.randn(7, 5).to(dtype)
+    mean, std = AnchorPredictor(net.to(dtype), "softmax")(x)
+    posterior = net.posterior(x, "softmax")
+    assert mean.dtype == std.dtype == posterior.mean.dtype == torch.float32
+    torch.testing.assert_close(mean, posterior.link_mean, rtol=0, atol=1e-3)
+    torch.testing.assert_close(std, posterior.link_var.sqrt(), rtol=0, atol=1e-3)
+
+
+def test_a_network_without_anchors_is_refused():
+    with pytest.raises(ValueError, match="there are no anchors yet"):
+        AnchorPredictor(Anchored(MLP(5, 2, (16,))))
