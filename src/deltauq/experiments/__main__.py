@@ -45,7 +45,9 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print(f"interrupted; {done} of {total} cells are kept in {store.path}", file=sys.stderr)
+        # A line may have been written that was not counted any more.
+        kept = total - len(experiment.pending(store, options.profile))
+        print(f"interrupted; {kept} of {total} cells are kept in {store.path}", file=sys.stderr)
         return 130
     print(f"{done} of {total} cells are in {store.path}")
     return 0
