@@ -148,13 +148,13 @@ def test_one_training_serves_all_that_is_fitted_on_images_held_out(tiny, monkeyp
     seen = []
     real = figure5.pictures
     monkeypatch.setattr(figure5, "pictures", lambda name, profile: seen.append(name) or real(name, profile))
-    clean = figure5.measured("delta-masked-temperature", 0, "quick")
+    clean = figure5.measured("delta-masked-rows-temperature", 0, "quick")
     fitted_on = [name for name in seen if name.startswith("validation")]
     kinds = {name.split("/")[1] for name in fitted_on[1:]}
     assert fitted_on[0] == "validation" and kinds == {"motion_blur", "snow", "jpeg_compression"}
     assert len(fitted_on) == 16 and not kinds & set(figure5.FIGURE5)
     monkeypatch.setattr(figure5, "trained", None)
-    assert figure5.measured("delta-masked-temperature-shifted", 0, "quick").shape == clean.shape
+    assert figure5.measured("delta-masked-rows-temperature-shifted", 0, "quick").shape == clean.shape
 
 
 def test_a_judge_is_fitted_on_all_sets_that_its_method_names(monkeypatch):

@@ -112,7 +112,7 @@ METHODS = {
     "temperature": Method(fit=fitted_temperature),
     "mc-dropout": Method(mean_probabilities, replace(PLAIN, dropout=DROPOUT)),
     "svi": Method(mean_probabilities, replace(PLAIN, variational=True)),
-    "delta-masked-temperature": Method(kind=MASKED, fit=fitted_temperature),
+    "delta-masked-rows-temperature": Method(kind=MASKED_ROWS, fit=fitted_temperature),
     "scaled": Method(mean_logits(0.5)),
     "delta-mean": Method(mean_logits(1.0), ANCHORED),
     "delta-mean-scaled": Method(mean_logits(0.5), ANCHORED),
@@ -120,9 +120,14 @@ METHODS = {
     "delta-masked-rows-mean": Method(mean_logits(1.0), MASKED_ROWS),
     "delta-masked-both": Method(mean_probabilities, MASKED, anchors=READ_TWICE),
     "delta-masked-rows-both": Method(mean_probabilities, MASKED_ROWS, anchors=READ_TWICE),
-    "delta-masked-fitted": Method(kind=MASKED, fit=fitted_spread),
     "temperature-shifted": Method(fit=fitted_temperature, fit_on=SHIFTED),
-    "delta-masked-temperature-shifted": Method(kind=MASKED, fit=fitted_temperature, fit_on=SHIFTED),
+    "delta-masked-rows-temperature-shifted": Method(kind=MASKED_ROWS, fit=fitted_temperature, fit_on=SHIFTED),
+    "delta-masked-rows-both-temperature-shifted": Method(
+        kind=MASKED_ROWS, fit=fitted_temperature, fit_on=SHIFTED, anchors=READ_TWICE
+    ),
+    "delta-masked-rows-both-fitted-shifted": Method(
+        kind=MASKED_ROWS, fit=fitted_spread, fit_on=SHIFTED, anchors=READ_TWICE
+    ),
     "ensemble": Method(mean_probabilities, members=3),
     "ensemble-5": Method(mean_probabilities, members=5),
 }
