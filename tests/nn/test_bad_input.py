@@ -99,6 +99,14 @@ def test_outputs_that_are_no_tensor_or_have_other_rows():
         net.posterior(torch.randn(4, 5))
 
 
+@pytest.mark.parametrize(("word", "value"), [("mask", 1.0), ("mask_by", "pixel"), ("reading", "hidden")])
+def test_what_is_said_of_masks_later_is_checked_as_well(word, value, net):
+    before = getattr(net, word)
+    with pytest.raises(ValueError, match=f"{word} must be"):
+        setattr(net, word, value)
+    assert getattr(net, word) == before
+
+
 def test_the_network_inside_is_not_called_alone(net):
     with pytest.raises(RuntimeError, match="call the Anchored module, not the network inside it"):
         net.module(torch.randn(4, 5))

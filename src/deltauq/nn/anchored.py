@@ -22,6 +22,7 @@ from deltauq.nn._inference import (
     norms_evaluating,
     posterior_over_anchors,
 )
+from deltauq.nn._masking import Masking
 from deltauq.nn._pairing import (
     IN_BATCH,
     AnchorShare,
@@ -39,11 +40,8 @@ from deltauq.nn._store import AnchorStore
 from deltauq.nn._surgery import INITS, anchor_entry, anchor_stem
 from deltauq.nn._trace import check_calls, recorded_calls
 
-MASK_BY = ("batch", "row")
-READINGS = ("shown", "both")
 
-
-class Anchored(AnchorStore):
+class Anchored(Masking, AnchorStore):
     """A network that sees [R, X - R] instead of X, and says how far its outputs depend on the anchor R.
 
     It stands in any training loop where the network stood. In ``train()`` every input meets one anchor,
@@ -97,9 +95,6 @@ class Anchored(AnchorStore):
     small to hold an input's anchors takes them from the stored ones, or, if there are none, meets itself.
     """
 
-    masked: Tensor
-    _reading = "shown"
-
     def __init__(
         self,
         module: nn.Module,
@@ -120,10 +115,6 @@ class Anchored(AnchorStore):
         super().__init__(n_anchors, like)
         if init not in INITS:
             raise ValueError(f"init must be one of {list(INITS)}, got {init!r}.")
-        if not 0.0 <= mask < 1.0:
-            raise ValueError(f"mask must be a probability below 1, got {mask}.")
-        if mask_by not in MASK_BY:
-            raise ValueError(f"mask_by must be one of {list(MASK_BY)}, got {mask_by!r}.")
         if at is not None and stem is not None:
             raise ValueError("at and stem name two places to anchor: give one of them.")
         self.mask, self.mask_by, self.reading = mask, mask_by, reading
@@ -139,17 +130,6 @@ class Anchored(AnchorStore):
         self._copies = 1
         self._checked = False
         self._plans: dict[tuple[Any, ...], Plan] = {}
-
-    @property
-    def reading(self) -> str:
-        """How tuples are read in evaluation."""
-        return self._reading
-
-    @reading.setter
-    def reading(self, reading: str) -> None:
-        if reading not in READINGS:
-            raise ValueError(f"reading must be one of {list(READINGS)}, got {reading!r}.")
-        self._reading = reading
 
     @property
     def site(self) -> Site:
@@ -308,10 +288,8 @@ class Anchored(AnchorStore):
 
     def _train_pairing(self, x: Tensor) -> Pairing:
         """Return which anchors a training batch meets."""
-        masked, n, n_sources = None, x.shape[0], self.encoding.n_anchors
-        if self.mask:
-            each = (n,) if self.mask_by == "row" else ()
-            masked = self.masked = torch.rand(each, device=x.device) < self.mask
+        n, n_sources = x.shape[0], self.encoding.n_anchors
+        masked = self._draw_mask(n, x.device)
         if isinstance(self.train_anchors, AnchorPrior):
             rng = np.random.default_rng(int(torch.randint(2**62, ())))
             priors = [self.train_anchors] * n_sources
@@ -337,12 +315,7 @@ class Anchored(AnchorStore):
 
     def _shares(self, anchors: Tensor) -> Shares:
         """Return a way to compute what the anchors contribute to the anchored layer, some at a time."""
-        blocks, hidden_too = self.encoding.tuples(anchors), self.reading == "both"
-        if hidden_too and not self.mask:
-            raise ValueError(
-                "reading='both' hides anchors, and this network has no mask: if it was trained with one, "
-                "say which, as in net.mask = 0.25."
-            )
+        blocks, hidden_too = self.encoding.tuples(anchors), self._reads_hidden()
 
         def shares(at_most: int) -> Iterator[AnchorShare]:
             for part in zip(*(block.split(at_most) for block in blocks), strict=True):
