@@ -19,12 +19,12 @@ RECOMMENDED = {
     "anchored without masks": "delta-uq",
 }
 CORRUPTED = {
-    "masked rows, temperature": "delta-masked-rows-temperature-shifted",
-    "masked rows, both readings": "delta-masked-rows-both",
+    "masked rows, temperature, shifted": "delta-masked-rows-temperature-shifted",
     "masked rows, halved logits": "delta-masked-rows",
     "plain": "plain",
-    "plain, temperature": "temperature-shifted",
-    "plain, clean temperature": "temperature",
+    "plain, halved logits": "scaled",
+    "plain, temperature": "temperature",
+    "plain, temperature, shifted": "temperature-shifted",
     "MC dropout": "mc-dropout",
     "Δ-UQ without masks": "delta-uq",
     "ensemble of 3": "ensemble",

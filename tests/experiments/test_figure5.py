@@ -11,6 +11,7 @@ torch = pytest.importorskip("torch")
 from deltauq.experiments import (  # noqa: E402
     artifacts,
     figure5,
+    figure5_methods,
     image_kinds,
     image_networks,
     image_runs,
@@ -18,7 +19,7 @@ from deltauq.experiments import (  # noqa: E402
 )
 from deltauq.experiments.image_kinds import Anchors, Kind, Run, Schedule  # noqa: E402
 from deltauq.experiments.image_sets import Pictures  # noqa: E402
-from deltauq.experiments.results import ResultLine  # noqa: E402
+from deltauq.experiments.results import ResultLine, ResultStore  # noqa: E402
 from deltauq.experiments.summary import summarise  # noqa: E402
 from deltauq.report import make_grid  # noqa: E402
 
@@ -159,14 +160,14 @@ def test_one_training_serves_all_that_is_fitted_on_images_held_out(tiny, monkeyp
 
 def test_a_judge_is_fitted_on_all_sets_that_its_method_names(monkeypatch):
     rng = np.random.default_rng(0)
-    sets = {name: rng.normal(size=(1, 20, 10)) for name in figure5.SHIFTED}
+    sets = {name: rng.normal(size=(1, 20, 10)) for name in figure5_methods.SHIFTED}
     answers = {name: rng.integers(10, size=20) for name in sets}
     monkeypatch.setattr(figure5, "pictures", lambda name, profile: figure5.Pictures(name, answers[name]))
     names = ["temperature", "temperature-shifted"]
     judges = figure5.judges_of(names, sets.__getitem__, "quick")
     for name, wanted in zip(names, (["validation"], list(sets)), strict=True):
         logits = np.concatenate([sets[images] for images in wanted], axis=1)
-        expected = figure5.fitted_temperature(logits, np.concatenate([answers[i] for i in wanted]))
+        expected = figure5_methods.fitted_temperature(logits, np.concatenate([answers[i] for i in wanted]))
         np.testing.assert_allclose(judges[name](logits).probabilities, expected(logits).probabilities)
 
 
@@ -245,13 +246,29 @@ def test_a_figure_of_each_metric_has_boxes_over_corruptions():
         assert plain.median[0] == plain.upperfence[0] == pytest.approx(clean)
 
 
-def test_tables_have_every_severity_and_the_papers_accuracy():
-    lines = list(lines_of(figure5.METHODS, range(2)))
-    grids = [make_grid(view, summarise(lines)) for view in figure5.EXPERIMENT.tables]
+def test_tables_have_every_severity_and_the_papers_accuracy(tmp_path):
+    store = ResultStore(tmp_path / "figure5.jsonl")
+    for line in lines_of(figure5.METHODS, range(2)):
+        store.append(line)
+    found = figure5.EXPERIMENT.lines(store, "paper")
+    grids = [make_grid(view, summarise(found)) for view in figure5.EXPERIMENT.tables]
+    severities = [f"severity {s}" for s in range(1, 6)]
     for grid in grids:
-        assert list(grid.columns) == ["clean", *(f"severity {s}" for s in range(1, 6))]
         assert len(grid.rows) == len(figure5.METHODS)
-    assert [grid.has_paper for grid in grids] == [False, False, False, True]
+    assert all(list(grid.columns) == ["clean", *severities] for grid in grids[:4])
+    assert all(list(grid.columns) == severities for grid in grids[4:])
+    assert [grid.has_paper for grid in grids] == [False, False, False, True, False, False]
+
+
+def test_mean_and_worst_corruption_follow_from_the_details():
+    (line,) = lines_of(["plain"], [0])
+    by_corruption = np.array(line.details["ece"])
+    found = figure5.derived(line)
+    for severity in range(1, 6):
+        column = by_corruption[:, severity - 1]
+        assert found[f"ece_mean_{severity}"] == pytest.approx(column.mean())
+        assert found[f"ece_worst_{severity}"] == max(column)
+    assert len(found) == 10 and not found.keys() & line.metrics.keys()
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")

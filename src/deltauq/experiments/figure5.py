@@ -6,32 +6,24 @@ stay in the cache; logits do not.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
-from deltauq.data.corruptions import CORRUPTIONS as ALL
 from deltauq.data.corruptions import FIGURE5, SEVERITIES
 from deltauq.experiments import paper
 from deltauq.experiments.artifacts import shared_arrays
-from deltauq.experiments.image_kinds import READ_TWICE, SCHEDULES, TRAINING_IMAGES, Anchors, Kind, Run
+from deltauq.experiments.figure5_methods import METHODS, Method, companions, trains
+from deltauq.experiments.image_kinds import SCHEDULES, Run
 from deltauq.experiments.image_networks import trained
 from deltauq.experiments.image_runs import Predictor, predictor
 from deltauq.experiments.image_sets import Pictures, pictures, source
-from deltauq.experiments.judgements import (
-    Fit,
-    Judge,
-    fitted_spread,
-    fitted_temperature,
-    mean_logits,
-    mean_probabilities,
-    spread_scaled,
-)
+from deltauq.experiments.judgements import Judge
 from deltauq.experiments.labels import LABELS
 from deltauq.experiments.results import ResultLine
 from deltauq.experiments.runner import Cell, Experiment, Outcome
-from deltauq.experiments.table5 import DROPOUT, MASK
 from deltauq.metrics import accuracy, brier, ece, nll
 from deltauq.report import Figure, TableView, plots
 
@@ -43,6 +35,8 @@ TITLES = {
     "nll": "Negative log-likelihood",
     "accuracy": "Accuracy",
 }
+OVER: dict[str, Callable[..., Any]] = {"mean": np.mean, "worst": np.max}
+"""What else sums up the corruptions: other than in a median, a few bad ones count."""
 CLEAN = 0
 """Stands for the severity of images as they are."""
 
@@ -50,87 +44,6 @@ CORRUPTIONS = {"quick": FIGURE5[:2], "paper": FIGURE5}
 N_IMAGES = {"quick": 10, "paper": 10_000}
 SEEDS = {"quick": 1, "paper": 5}
 
-HELD_OUT = ("validation",)
-"""The images that are left out of training where something is fitted."""
-SHIFTED = HELD_OUT + tuple(
-    f"validation/{name}/{severity}" for name in ALL if name not in FIGURE5 for severity in SEVERITIES
-)
-"""The same, also under the corruptions that figure5 does not measure."""
-
-PLAIN = Kind("ResNet20", raw=True)
-ANCHORED = replace(PLAIN, anchored=True)
-MASKED = replace(ANCHORED, mask=MASK)
-MASKED_ROWS = replace(MASKED, mask_rows=True)
-
-
-@dataclass(frozen=True)
-class Method:
-    """Networks and what is done with their logits.
-
-    Attributes
-    ----------
-    judge : Judge or None
-        What makes probabilities of logits.
-    kind : Kind
-    members : int
-        Networks, of seeds that follow each other, the first after the last.
-    fit : Fit or None
-        In place of a judge: what fits one on 5,000 images that are left out of training.
-    fit_on : tuple of str
-        Sets of these images.
-    anchors : Anchors
-        For anchored networks.
-    """
-
-    judge: Judge | None = None
-    kind: Kind = PLAIN
-    members: int = 1
-    fit: Fit | None = None
-    fit_on: tuple[str, ...] = HELD_OUT
-    anchors: Anchors = TRAINING_IMAGES
-
-    @property
-    def held_out(self) -> bool:
-        """Whether images are left out of training."""
-        return self.fit is not None
-
-    def same_networks(self, other: Method) -> bool:
-        """Tell whether two methods are made from the same trainings."""
-        mine, theirs = ((m.kind, m.members, m.held_out) for m in (self, other))
-        return mine == theirs
-
-    def same_logits(self, other: Method) -> bool:
-        """Tell whether two methods differ only in what they make of their networks' logits."""
-        return self.same_networks(other) and self.anchors == other.anchors
-
-
-METHODS = {
-    "plain": Method(mean_logits(1.0)),
-    "delta-uq": Method(spread_scaled, ANCHORED),
-    "delta-masked": Method(spread_scaled, MASKED),
-    "delta-masked-rows": Method(spread_scaled, MASKED_ROWS),
-    "temperature": Method(fit=fitted_temperature),
-    "mc-dropout": Method(mean_probabilities, replace(PLAIN, dropout=DROPOUT)),
-    "svi": Method(mean_probabilities, replace(PLAIN, variational=True)),
-    "delta-masked-rows-temperature": Method(kind=MASKED_ROWS, fit=fitted_temperature),
-    "scaled": Method(mean_logits(0.5)),
-    "delta-mean": Method(mean_logits(1.0), ANCHORED),
-    "delta-mean-scaled": Method(mean_logits(0.5), ANCHORED),
-    "delta-masked-mean": Method(mean_logits(1.0), MASKED),
-    "delta-masked-rows-mean": Method(mean_logits(1.0), MASKED_ROWS),
-    "delta-masked-both": Method(mean_probabilities, MASKED, anchors=READ_TWICE),
-    "delta-masked-rows-both": Method(mean_probabilities, MASKED_ROWS, anchors=READ_TWICE),
-    "temperature-shifted": Method(fit=fitted_temperature, fit_on=SHIFTED),
-    "delta-masked-rows-temperature-shifted": Method(kind=MASKED_ROWS, fit=fitted_temperature, fit_on=SHIFTED),
-    "delta-masked-rows-both-temperature-shifted": Method(
-        kind=MASKED_ROWS, fit=fitted_temperature, fit_on=SHIFTED, anchors=READ_TWICE
-    ),
-    "delta-masked-rows-both-fitted-shifted": Method(
-        kind=MASKED_ROWS, fit=fitted_spread, fit_on=SHIFTED, anchors=READ_TWICE
-    ),
-    "ensemble": Method(mean_probabilities, members=3),
-    "ensemble-5": Method(mean_probabilities, members=5),
-}
 SHOWN = (
     "plain",
     "temperature",
@@ -139,7 +52,7 @@ SHOWN = (
     "svi",
     "delta-uq",
     "delta-masked",
-    "delta-masked-rows",
+    "delta-masked-rows-temperature-shifted",
 )
 """In the figures, which have eight colours."""
 
@@ -159,7 +72,7 @@ def cells(profile: str) -> list[Cell]:
         if seed == 0 or method.members < n_seeds
         if profile == "paper" or name != "ensemble-5"
     ]
-    return sorted(found, key=lambda cell: not _trains(cell["method"]))
+    return sorted(found, key=lambda cell: not trains(cell["method"]))
 
 
 def run(cell: Cell, profile: str) -> Outcome:
@@ -175,6 +88,16 @@ def run(cell: Cell, profile: str) -> Outcome:
     details = {name: np.round(figures, 5).tolist() for name, figures in zip(METRICS, by_metric, strict=True)}
     sources = sorted({source(images) for images in image_sets(profile)[1:]})
     return Outcome(metrics, {"source": sources, "corruptions": list(corruptions), **details})
+
+
+def derived(line: ResultLine) -> dict[str, float]:
+    """Return mean and maximum of the calibration error over the corruptions, by severity."""
+    by_corruption = np.array(line.details["ece"])
+    return {
+        f"ece_{name}_{severity}": float(value)
+        for name, sum_up in OVER.items()
+        for severity, value in zip(SEVERITIES, sum_up(by_corruption, axis=0), strict=True)
+    }
 
 
 def image_sets(profile: str) -> list[str]:
@@ -200,13 +123,13 @@ def measured(name: str, seed: int, profile: str) -> np.ndarray:
 
     They are made together with those of all methods on the same logits.
     """
-    method, names = METHODS[name], _companions(name)
+    method, names = METHODS[name], companions(name)
     runs = runs_of(method, seed, profile)
     sets = image_sets(profile)
     configuration = {
         "version": VERSION,
         "runs": [run.configuration() for run in runs],
-        "methods": names,
+        "methods": {other: METHODS[other].fit_on if METHODS[other].fit else None for other in names},
         "images": [[images, source(images)] for images in sets],
         "n_images": N_IMAGES[profile],
         "anchors": method.anchors.configuration(),
@@ -295,31 +218,22 @@ def _boxes(lines: Sequence[ResultLine], metric: str) -> dict[str, np.ndarray]:
     return boxes
 
 
-def _companions(name: str) -> list[str]:
-    """Return all methods on the same logits, in their order."""
-    return [other for other, method in METHODS.items() if method.same_logits(METHODS[name])]
-
-
-def _trains(name: str) -> bool:
-    """Tell whether a method is the first to ask for a training of its own."""
-    first = next(other for other, method in METHODS.items() if method.same_networks(METHODS[name]))
-    return METHODS[name].members == 1 and first == name
-
-
 def _first(images: str, profile: str) -> Pictures:
     given, n = pictures(images, profile), N_IMAGES[profile]
     return Pictures(given.images[:n], given.labels[:n])
 
 
-def _table(metric: str) -> TableView:
-    columns = {f"{metric}_{severity}": f"severity {severity}" for severity in SEVERITIES}
+def _table(metric: str, over: str) -> TableView:
+    names = {CLEAN: "clean"} if metric in METRICS else {}
+    names |= {severity: f"severity {severity}" for severity in SEVERITIES}
+    columns = {f"{metric}_{severity}": name for severity, name in names.items()}
     return TableView(
-        f"{TITLES[metric]}: median over the corruptions, by severity",
-        (f"{metric}_{CLEAN}", *columns),
+        f"{TITLES[metric.split('_')[0]]}: {over}, by severity",
+        tuple(columns),
         "method",
         best=None,
         paper=paper.FIGURE5 if metric == "accuracy" else {},
-        labels={**LABELS, f"{metric}_{CLEAN}": "clean", **columns},
+        labels={**LABELS, **columns},
     )
 
 
@@ -329,52 +243,66 @@ EXPERIMENT = Experiment(
     "Calibration under corruptions",
     cells,
     run,
-    tables=tuple(_table(metric) for metric in METRICS),
+    tables=(
+        *(_table(metric, "median over the corruptions") for metric in METRICS),
+        _table("ece_mean", "mean over the corruptions"),
+        _table("ece_worst", "the worst corruption"),
+    ),
     figures=figures,
+    derived=derived,
     notes=(
         "ResNet-20 on CIFAR-10, 200 epochs with the paper's steps, images in [0, 1]; sixteen corruptions of "
-        "CIFAR-10-C, generated anew, 10,000 test images each. The paper shows boxes without figures. Anchors "
-        "are 10 training images shared by all test images. The network with a temperature is trained on "
-        "45,000 images and its temperature fitted on the other 5,000, so that every method has the same "
-        "50,000. MC dropout: 10 passes, rate 0.1 after every residual block. Variational: 10 draws, all "
-        "convolutions and the head with prior N(0, 0.2²), which pulls on weights as the weight decay of the "
-        "others does; standard deviations begin at 0.01. Ensembles are made of the 5 plain networks, 3 at a "
-        "time, so that their trials share members; one ensemble has all 5. “T(σ)”: logits scaled by a "
-        "function of σ that is fitted on the images held out, as the temperature is; “corrupted too”: fitted "
-        "on these images and on the same under motion blur, snow and JPEG compression, which are not among "
-        "the sixteen. Networks are asked in float32. The plain networks and seeds 0 to 2 of the others, but "
-        "for those with masked rows and a temperature, were trained while the compiler chose between ways of "
-        "summing by timing them: trained anew, they may differ as seeds do. The plain network of seed 0 was "
-        "trained anew, and does not differ in a single digit.\n\n"
+        "CIFAR-10-C, generated anew, 10,000 test images each. The paper shows boxes without figures. "
+        "Anchors are 10 training images shared by all test images. Networks are asked in float32, their "
+        "logits kept as float16. Networks with a temperature or T(σ) are trained on 45,000 images and the "
+        "rest fitted on the other 5,000, so that every method has the same 50,000. “T(σ)”: logits scaled by "
+        "a function of σ; “shifted”: fitted on these 5,000 and on the same under motion blur, snow and JPEG "
+        "compression, which are not among the sixteen, though related to some. MC dropout: 10 masks, the "
+        "same for all images, rate 0.1 after every residual block. Variational: 10 draws, all convolutions "
+        "and the head with prior N(0, 0.2²), which pulls on weights as the weight decay of the others does; "
+        "standard deviations begin at 0.01. Ensembles are made of the 5 plain networks, 3 at a time, so "
+        "that their trials share members; one has all 5. All others are five trainings; both readings two; "
+        "masked rows with a temperature or T(σ) three, and so are the ensembles of 3. Plain networks from "
+        "seed 1 on, and seeds 0 to 2 of the others but for masked rows with a temperature, were trained "
+        "while the compiler chose between ways of summing by timing them: trained anew, they may differ as "
+        "seeds do.\n\n"
         "Δ-UQ's calibration error is below the plain network's under all corruptions at all severities, in "
-        "every seed, and its median below that of a temperature, fitted on clean images, from severity 2 on. "
-        "This is the factor of 0.5: without σ the means are the same to three digits, and the plain "
+        "every seed, and its median below that of a temperature, fitted on clean images, from severity 2 "
+        "on. This is the factor of 0.5: without σ the means are the same to three digits, and the plain "
         "network's halved logits are as well calibrated, to about what seeds differ by. From severity 2 on "
-        "its median is below that of an ensemble of three and from 3 on like that of an ensemble of five; "
-        "they classify better. MC dropout is worse calibrated up to severity 2 and better from 3 on; the "
-        "variational network is better at 5, and at 4 by less than seeds differ. They pay for it on clean "
-        "images, with 2.4 and 0.8 points of accuracy against Δ-UQ, the variational one with more from "
-        "severity 2 on.\n\n"
-        "Networks with masked anchors are less sure, and as they are better calibrated, by batches more than "
-        "by rows. Halving their logits harms the former up to severity 3, the latter up to 1, and helps both "
-        "above: at 5 the halved logits of networks with masked rows are, on average, the best calibrated of "
-        "all, ensembles included. None is best calibrated at every severity: one factor for all images has "
-        "to choose between clean and severely corrupted ones. “Both readings” chooses the middle without "
-        "anything fitted: every anchor is also hidden, [0, X − R], where it moves the logits far more; the "
-        "logits of the two are averaged, and probabilities over the anchors. So does a temperature that has "
-        "met other corruptions, and with masked rows it is the best choice by calibration error: 0.020 to "
-        "0.022 up to severity 3, like Δ-UQ's at 1 and 2 and below MC dropout's, which is lower at 4 and the "
-        "same at 5; on average over the severities the lowest of all, before MC dropout by no more than "
-        "seeds differ, with two points more accuracy on clean images. The spread over anchors gives nothing "
-        "to choose by: T(σ), asked in both readings and fitted with corrupted images among the others, comes "
-        "out as the temperature, to the last digit, in all three trainings.\n\n"
+        "its median is below that of an ensemble of three; an ensemble of five is better but at 3, where "
+        "they are alike. MC dropout is worse calibrated up to severity 2, as well at 3 to what seeds differ "
+        "by, and better at 4 and 5; the variational network is better at 5, and at 4 by less than seeds "
+        "differ. On clean images they classify 2.4 and 0.8 points less than Δ-UQ; from severity 3 on MC "
+        "dropout has the better accuracy, the variational network has the worse one from 2 on.\n\n"
+        "Networks with masked anchors are less sure and, with their logits as they are, better calibrated "
+        "than the plain one, by batches more than by rows. Halving the logits harms the former up to "
+        "severity 2, the latter up to 1, and helps from 4 and from 2 on: at 5 the halved logits of networks "
+        "with masked rows are, on average, the best calibrated of all. By the median none is best at every "
+        "severity: one factor for all images has to choose between clean and severely corrupted ones. A "
+        "temperature that has met corruptions (“shifted”) chooses the middle. With masked rows its medians "
+        "are 0.020 to 0.022 up to severity 3. On clean images and at 1 ensembles and clean temperatures are "
+        "below that, at 2 the ensemble of five is, at 1 and 2 Δ-UQ is by less than 0.002, and at 4 MC "
+        "dropout is; on average over the severities it is the lowest of what was measured, before MC "
+        "dropout by no more than seeds differ. MC dropout, variational networks and ensembles were given no "
+        "such temperature. By the mean over the corruptions, where the bad ones count, it is below all "
+        "networks without masks, ensembles included, at every severity, from 3 on below MC dropout by no "
+        "more than seeds differ; at 4 and 5 halved logits are lower still. By the worst corruption the "
+        "halved logits of networks with masked rows are below all networks without masks at every severity, "
+        "those of masked batches still lower from 3 on. Could the spread over anchors choose for each "
+        "image? T(σ), which may soften logits where the anchors disagree more and keeps σ only if it earns "
+        "a parameter, kept none in all three trainings, though asked in both readings and fitted on "
+        "corrupted images, too: its figures are the temperature's but for rounding. “Both readings”, "
+        "without anything fitted, is another way to the middle: every anchor is also hidden, [0, X − R], "
+        "the logits of the two are averaged, and probabilities over the anchors.\n\n"
         "Networks with masked rows also classify more corrupted images than all single networks without "
         "masks, on average: at severity 5 six points more than the plain one. So they have the best scores "
         "that judge calibration and accuracy together: by negative log-likelihood and Brier score, with "
         "halved logits or in both readings, they are better than every single network without masks from "
-        "severity 1 on (with the temperature at all but 4, where MC dropout is as good), and by negative "
-        "log-likelihood better than an ensemble of five from 3 on. On clean and mildly corrupted images "
-        "ensembles are best. Of the two trainings that were asked in both readings these have the better "
-        "scores up to severity 2, and halved logits the better negative log-likelihood at 4 and 5."
+        "severity 1 on (with the shifted temperature at all but 4, where MC dropout is as good), and by "
+        "negative log-likelihood better than an ensemble of five from 3 on. On clean images and at severity "
+        "1 ensembles are best. Of the two trainings with masked rows that were asked in both readings these "
+        "have the better scores up to severity 2, and halved logits the better negative log-likelihood at "
+        "5."
     ),
 )

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -54,6 +54,8 @@ class Experiment:
         What the report shows of the lines as tables.
     figures : callable, optional
         ``figures(lines)`` draws what the report shows of them as figures.
+    derived : callable, optional
+        ``derived(line)`` gives further metrics that follow from a line's details.
     notes : str
         What a reader of the report has to know: where ours differs from the paper's, and why. An empty line
         begins a paragraph.
@@ -66,6 +68,7 @@ class Experiment:
     run: Callable[[Cell, str], Outcome]
     tables: tuple[TableView, ...] = ()
     figures: Callable[[Sequence[ResultLine]], list[Figure]] | None = None
+    derived: Callable[[ResultLine], dict[str, float]] | None = None
     notes: str = ""
 
     def key(self, cell: Cell, profile: str) -> str:
@@ -78,10 +81,13 @@ class Experiment:
         return [cell for cell in self.cells(profile) if self.key(cell, profile) not in done]
 
     def lines(self, store: ResultStore, profile: str) -> list[ResultLine]:
-        """Return the valid lines, in the order of the cells."""
+        """Return the valid lines in the order of the cells, with what follows from their details."""
         done = store.latest()
         keys = (self.key(cell, profile) for cell in self.cells(profile))
-        return [done[key] for key in keys if key in done]
+        found = [done[key] for key in keys if key in done]
+        if self.derived is None:
+            return found
+        return [replace(line, metrics={**line.metrics, **self.derived(line)}) for line in found]
 
 
 def run_experiment(
