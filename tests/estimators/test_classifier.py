@@ -158,6 +158,21 @@ def test_refitting_with_another_base_forgets_the_first(labelled):
     assert not hasattr(model, "score_map_")
 
 
+def test_fitting_probabilities_does_not_grow_with_the_anchors(labelled, monkeypatch):
+    X, y = labelled
+    fitted_on, fit = [], LogisticRegression.fit
+
+    def counted(self, scores, *rest):
+        fitted_on.append(len(scores))
+        return fit(self, scores, *rest)
+
+    monkeypatch.setattr(LogisticRegression, "fit", counted)
+    for n_anchors in (5, 20, 500):
+        model = AnchoredClassifier(SVC(), n_anchors=n_anchors, random_state=0).fit(X, y)
+        assert len(model.anchors_) == n_anchors
+    assert fitted_on == [5 * 90, 20 * 90, 20 * 90]
+
+
 def test_default_base_and_number_of_anchors(labelled):
     model = AnchoredClassifier(random_state=0, n_train_anchors=10).fit(*labelled)
     assert len(model.anchors_) == 20

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,9 @@ from deltauq.estimators._readout import (
     align_probabilities,
 )
 from deltauq.estimators._rows import TrainingRows
+
+MAP_ANCHORS = 20
+"""The most anchors that a map from scores to probabilities is fitted under: their scores are held at once."""
 
 
 def _gives_probabilities(model: AnchoredClassifier) -> bool:
@@ -198,6 +202,8 @@ class AnchoredClassifier(ClassifierMixin, BaseAnchored):
                 f"y has a class with a single row, but {type(recipe.base).__name__} gives no probabilities "
                 "of its own, and fitting them takes two rows of every class."
             )
+
+        recipe = replace(recipe, n_anchors=min(recipe.n_anchors, MAP_ANCHORS))
 
         def fold_scores(train: np.ndarray, test: np.ndarray, fold_rng: np.random.Generator) -> np.ndarray:
             model = recipe.train(data.take(train), fold_rng)
