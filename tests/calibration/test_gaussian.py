@@ -61,3 +61,26 @@ def test_bad_input_is_refused():
 
 def test_the_example_runs():
     assert doctest.testmod(deltauq.calibration.gaussian).failed == 0
+
+
+@pytest.mark.parametrize("place", range(3))
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_what_is_not_finite_is_refused(place, value):
+    given = [np.ones(3), np.zeros(3), np.ones(3)]
+    given[place][1] = value
+    with pytest.raises(ValueError, match="must be finite"):
+        GaussianScaler().fit(*given)
+
+
+def test_negative_spreads_are_refused():
+    with pytest.raises(ValueError, match="std must not be negative"):
+        GaussianScaler().fit([1.0, 2.0], [0.0, 0.0], [1.0, -1.0])
+
+
+def test_tensors_of_any_kind_are_read():
+    torch = pytest.importorskip("torch")
+    y, std = torch.tensor([1.0, -2.0, 0.5]), torch.tensor([1.0, 2.0, 0.5], requires_grad=True)
+    expected = GaussianScaler().fit(y.numpy(), np.zeros(3), std.detach().numpy())
+    found = GaussianScaler().fit(y.bfloat16(), torch.zeros(3), std)
+    assert (found.scale_, found.noise_) == (expected.scale_, expected.noise_)
+    np.testing.assert_array_equal(found.transform(std), expected.transform(std.detach().numpy()))

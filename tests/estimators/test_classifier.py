@@ -3,13 +3,13 @@ import warnings
 import numpy as np
 import pytest
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
-from sklearn.datasets import load_digits, load_iris
+from sklearn.datasets import load_digits, load_iris, make_classification
 from sklearn.ensemble import RandomForestClassifier, StackingClassifier
 from sklearn.linear_model import LogisticRegression, RidgeClassifier, SGDClassifier
-from sklearn.metrics import log_loss
-from sklearn.model_selection import train_test_split
+from sklearn.metrics import log_loss, recall_score
+from sklearn.model_selection import FixedThresholdClassifier, train_test_split
 from sklearn.multiclass import OneVsRestClassifier
-from sklearn.neighbors import KNeighborsClassifier
+from sklearn.neighbors import KNeighborsClassifier, NearestCentroid
 from sklearn.neural_network import MLPClassifier
 from sklearn.svm import SVC, LinearSVC
 from sklearn.tree import DecisionTreeClassifier
@@ -212,3 +212,28 @@ def test_a_stack_shows_its_probabilities_once_fitted(labelled):
     with pytest.warns(UserWarning, match="tune it outside"):
         model = AnchoredClassifier(stack, n_anchors=3, n_train_anchors=5, random_state=0).fit(*labelled)
     assert model.predict_proba(labelled[0]).shape == (90, 3)
+
+
+@pytest.fixture(scope="module")
+def uneven():
+    X, y = make_classification(600, 8, n_informative=5, weights=[0.93], random_state=0, class_sep=0.6)
+    return (X[:300], y[:300]), (X[300:], y[300:])
+
+
+@pytest.mark.parametrize(
+    "base", [LinearSVC(class_weight="balanced"), RidgeClassifier(class_weight="balanced")]
+)
+def test_weights_of_classes_are_not_undone(base, uneven):
+    train, (X, y) = uneven
+    plain = recall_score(y, clone(base).fit(*train).predict(X))
+    anchored = recall_score(y, AnchoredClassifier(base, random_state=0).fit(*train).predict(X))
+    assert anchored > 0.75 * plain > 0.5
+
+
+@pytest.mark.parametrize(
+    "base", [NearestCentroid(), FixedThresholdClassifier(LogisticRegression(), threshold=0.1)]
+)
+def test_a_center_predicts_by_its_own_rule(base, uneven):
+    train, (X, _) = uneven
+    model = AnchoredClassifier(base, center="estimator", random_state=0).fit(*train)
+    np.testing.assert_array_equal(model.predict(X), clone(base).fit(*train).predict(X))

@@ -99,12 +99,25 @@ def test_outputs_that_are_no_tensor_or_have_other_rows():
         net.posterior(torch.randn(4, 5))
 
 
-@pytest.mark.parametrize(("word", "value"), [("mask", 1.0), ("mask_by", "pixel"), ("reading", "hidden")])
+@pytest.mark.parametrize(
+    ("word", "value"),
+    [("mask", 1.0), ("mask", None), ("mask", "a"), ("mask_by", "pixel"), ("reading", "hidden")],
+)
 def test_what_is_said_of_masks_later_is_checked_as_well(word, value, net):
     before = getattr(net, word)
     with pytest.raises(ValueError, match=f"{word} must be"):
         setattr(net, word, value)
     assert getattr(net, word) == before
+
+
+@pytest.mark.parametrize("mask_by", ["batch", "row"])
+def test_without_a_mask_nothing_is_said_to_be_masked(mask_by):
+    net = Anchored(nn.Linear(5, 2), mask=0.9, mask_by=mask_by)
+    while not net.masked.any():
+        net(torch.randn(8, 5))
+    net.mask = 0.0
+    net(torch.randn(8, 5))
+    assert net.masked.shape == () and not net.masked
 
 
 def test_the_network_inside_is_not_called_alone(net):

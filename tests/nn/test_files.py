@@ -4,6 +4,7 @@ import copy
 import json
 import pickle
 
+import numpy as np
 import pytest
 import torch
 from safetensors import safe_open
@@ -262,3 +263,24 @@ def test_a_state_that_does_not_say_whether_anchors_were_set(mlp):
         prefix = "0." if isinstance(fresh, nn.Sequential) else ""
         fresh.load_state_dict({prefix + name: value for name, value in state.items()})
         assert torch.equal(fresh.state_dict()[prefix + "anchors"], net.anchors)
+
+
+def test_a_file_of_another_encoding_is_refused(tmp_path):
+    net = Anchored(MLP(5, 2, (8,)))
+    net(torch.randn(8, 5))
+    net.save(tmp_path / "net")
+    other = Anchored(MLP(5, 2, (8,)), encoding="identity")
+    before = {name: value.clone() for name, value in other.state_dict().items()}
+    with pytest.raises(
+        UnusableFileError, match="is of encoding='difference', and this network has 'identity'"
+    ):
+        other.load(tmp_path / "net")
+    assert all(torch.equal(value, before[name]) for name, value in other.state_dict().items())
+
+
+@pytest.mark.parametrize("mask", [np.float32(0.25), torch.tensor(0.25)])
+def test_a_mask_of_numpy_or_pytorch_can_be_saved(mask, tmp_path):
+    net = Anchored(MLP(5, 2, (8,)), mask=mask)
+    net(torch.randn(8, 5))
+    net.save(tmp_path / "net")
+    assert load(tmp_path / "net").mask == 0.25

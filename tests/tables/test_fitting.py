@@ -175,3 +175,22 @@ def test_the_fewest_rows_are_as_told(coverage, fewest, mixed):
         fit(table[: fewest - 1], "price", model="linear", coverage=coverage)
     found = fit(table[:fewest], "price", model="linear", coverage=coverage).predict(mixed)
     assert np.isfinite(found.upper).all()
+
+
+@pytest.mark.parametrize("word", ["forest", "tree", "boosting"])
+def test_units_of_a_column_do_not_matter_to_trees(word):
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"amount": rng.uniform(1, 90, 300), "z": rng.normal(size=300)})
+    table["y"] = table.amount + rng.normal(size=300)
+    small = table.assign(amount=table.amount * 1e-9)
+    found = [fit(some, "y", model=word).predict(some).prediction - some.y for some in (table, small)]
+    errors = [np.abs(error).mean() for error in found]
+    assert errors[1] == pytest.approx(errors[0], rel=0.2) and errors[0] < 3
+
+
+def test_columns_may_be_called_by_numbers():
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(rng.normal(size=(60, 3)))
+    assert fit(table, 2, model="linear").target == "2"
+    with pytest.raises(TableError, match='there is no column "7"'):
+        fit(table, 7, model="linear")

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import pickle
 import zipfile
 
@@ -197,3 +198,34 @@ def test_what_is_no_model_folder(tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(ModelFolderError, match=f"no model folder: it has no {METADATA}"):
         deltauq.load(tmp_path / "empty")
+
+
+def test_an_empty_folder_is_filled_where_it_is(regression, mixed, tmp_path, monkeypatch):
+    here, real = tmp_path / "here", tmp_path / "real"
+    here.mkdir(), real.mkdir()
+    (tmp_path / "link").symlink_to(real)
+    monkeypatch.chdir(here)
+    regression.save(".")
+    regression.save(tmp_path / "link")
+    regression.save(tmp_path / "link")  # in the place of a model, still behind the link
+    assert (tmp_path / "link").is_symlink()
+    for folder in (here, real):
+        pd.testing.assert_frame_equal(load(folder).predict(mixed), regression.predict(mixed))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["here", "link", "real"]
+
+
+@pytest.mark.parametrize("failure", [KeyboardInterrupt, OSError])
+def test_a_model_survives_that_its_replacement_fails(failure, folder, classification, monkeypatch):
+    real, calls = os.replace, []
+
+    def fails_second(source, target):
+        calls.append(source)
+        if len(calls) == 2:
+            raise failure
+        return real(source, target)
+
+    monkeypatch.setattr(os, "replace", fails_second)
+    with pytest.raises(failure):
+        classification.save(folder)
+    assert load(folder).task == "regression"
+    assert [path.name for path in folder.parent.iterdir()] == ["model"]

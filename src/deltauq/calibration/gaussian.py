@@ -10,6 +10,8 @@ from scipy.optimize import minimize
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from deltauq.calibration._arrays import to_numbers
+
 
 class GaussianScaler(BaseEstimator):
     """Standard deviations sqrt((scale · σ)² + noise²) of the target, fitted by likelihood on held-out rows.
@@ -54,7 +56,10 @@ class GaussianScaler(BaseEstimator):
         -------
         self
         """
-        y, mean, std = (np.asarray(values, dtype=np.float64) for values in (y, mean, std))
+        named = {"y": y, "mean": mean, "std": std}
+        y, mean, std = (to_numbers(values, name) for name, values in named.items())
+        if np.any(std < 0.0):
+            raise ValueError("std must not be negative.")
         if y.ndim != 1 or not y.shape == mean.shape == std.shape or len(y) == 0:
             raise ValueError(
                 f"y, mean and std must be of one shape (n,), got {y.shape}, {mean.shape} and {std.shape}."
@@ -91,4 +96,4 @@ class GaussianScaler(BaseEstimator):
     def transform(self, std: ArrayLike) -> np.ndarray:
         """Return standard deviations of the target, of shape (n,), for spreads of shape (n,)."""
         check_is_fitted(self)
-        return np.hypot(self.scale_ * np.asarray(std, dtype=np.float64), self.noise_)
+        return np.hypot(self.scale_ * to_numbers(std, "std"), self.noise_)

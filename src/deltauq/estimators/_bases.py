@@ -64,6 +64,11 @@ def prepare_plain(estimator: BaseEstimator, random_state: np.random.RandomState)
     return plain
 
 
+def class_weight_of(base: BaseEstimator) -> Any:
+    """Return the weights that a base gives to classes, or None."""
+    return _last_step(base).get_params(deep=False).get("class_weight")
+
+
 def is_kernel_machine(base: BaseEstimator) -> bool:
     """Tell whether the base compares every row with every other."""
     return max_pairs(base) is not None

@@ -11,8 +11,10 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted
 
 from deltauq.estimators._base import BaseAnchored
+from deltauq.estimators._bases import class_weight_of
 from deltauq.estimators._delta_model import Recipe
 from deltauq.estimators._readout import (
     DecisionReadout,
@@ -23,6 +25,7 @@ from deltauq.estimators._readout import (
     align_probabilities,
 )
 from deltauq.estimators._rows import TrainingRows
+from deltauq.estimators._validation import validated
 
 MAP_ANCHORS = 20
 """The most anchors that a map from scores to probabilities is fitted under: their scores are held at once."""
@@ -120,6 +123,8 @@ class AnchoredClassifier(ClassifierMixin, BaseAnchored):
     def predict(self, X: Any) -> np.ndarray:
         """Predict the class with the largest mean probability, or the most votes.
 
+        With ``center="estimator"``, what the plain model predicts, by whatever rule it has.
+
         Parameters
         ----------
         X : array-like of shape (n, d)
@@ -128,6 +133,9 @@ class AnchoredClassifier(ClassifierMixin, BaseAnchored):
         -------
         labels : array of shape (n,) or (n, o)
         """
+        check_is_fitted(self)
+        if hasattr(self, "center_"):
+            return np.asarray(self.center_.predict(validated(self, X)))
         blocks = self._per_output(self.posterior(X).mean)
         labels = [
             classes[np.argmax(block, axis=1)]
@@ -212,7 +220,9 @@ class AnchoredClassifier(ClassifierMixin, BaseAnchored):
         rows, by_fold = self._over_folds(fold_scores, data.strata, rng)
         scores = np.concatenate(by_fold, axis=1)
         n_anchors = len(scores)
-        self.score_map_ = LogisticRegression(max_iter=1000).fit(
+        # Without the weights that the base gives to classes the map would undo them.
+        score_map = LogisticRegression(max_iter=1000, class_weight=class_weight_of(recipe.base))
+        self.score_map_ = score_map.fit(
             scores.reshape(-1, scores.shape[-1]),
             np.tile(data.y[rows], n_anchors),
             None if data.weights is None else np.tile(data.weights[rows], n_anchors),

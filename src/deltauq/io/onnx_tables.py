@@ -53,6 +53,8 @@ def _add_numbers(graph: Graph, model: TableModel) -> list[str]:
     if (scaler := steps.get("standardscaler")) is not None:
         X = graph.node("Sub", X, graph.constant(scaler.mean_[None]))
         X = graph.node("Div", X, graph.constant(scaler.scale_[None]))
+    if (units := steps.get("unitscaler")) is not None:
+        X = graph.node("Div", X, graph.constant(units.scale_[None]))
     return [X]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -30,9 +32,15 @@ class Masking:
 
     @mask.setter
     def mask(self, mask: float) -> None:
-        if not 0.0 <= mask < 1.0:
+        try:
+            number = float(mask)  # also of NumPy or PyTorch, which a file could not hold
+        except (TypeError, ValueError):
+            number = math.nan
+        if not 0.0 <= number < 1.0:
             raise ValueError(f"mask must be a probability below 1, got {mask}.")
-        self._mask = mask
+        self._mask = number
+        if not number and hasattr(self, "masked"):
+            self.masked = torch.zeros((), dtype=torch.bool, device=self.masked.device)
 
     @property
     def mask_by(self) -> str:

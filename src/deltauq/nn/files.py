@@ -108,6 +108,10 @@ def load(path: str | PathLike[str], map_location: str | torch.device = "cpu") ->
 def load_into(net: Anchored, path: str | PathLike[str]) -> None:
     """Read weights and anchors into a network of the same architecture, on the network's device."""
     description, tensors = _read(path)
+    encoding = description["anchored"].get("encoding")
+    mine = _describe(net)["anchored"]["encoding"]
+    if encoding != mine and None not in (encoding, mine):  # None: one without a name
+        raise UnusableFileError(f"{path} is of encoding={encoding!r}, and this network has {mine!r}.")
     _fill(net, tensors, path, description)
     saved = description["anchored"].get("reading", net.reading)
     if saved != net.reading:

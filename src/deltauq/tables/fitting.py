@@ -97,6 +97,7 @@ def fit(
     ['prediction', 'std', 'lower', 'upper', 'risk']
     """
     _check_words(model, coverage, center, anchors)
+    target = str(target)
     data = load_table(table, target, task, max_rows, random_state)
     base = build_base(ModelWord(model), data.task) if isinstance(model, str) else model
     if "n_jobs" in base.get_params():

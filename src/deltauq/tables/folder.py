@@ -37,6 +37,7 @@ TRUSTED = (
     "deltauq.core.encoding.Difference",
     "deltauq.estimators.classifier.AnchoredClassifier",
     "deltauq.estimators.regressor.AnchoredRegressor",
+    "deltauq.tables.units.UnitScaler",
     "numpy.dtype",
     "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",
     "sklearn.metrics._dist_metrics.EuclideanDistance64",
@@ -59,15 +60,34 @@ def save(model: TableModel, folder: str | PathLike[str]) -> None:
     folder = Path(folder)
     check_free(folder)
     learnt = require_skops().dumps(vars(model.fitted), compression=zipfile.ZIP_DEFLATED)
-    part = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", suffix=".part", dir=folder.parent))
+    files = {LEARNT: learnt, METADATA: _describe(model, learnt).encode()}
+    place = folder.resolve()  # a link stays one
+    if place.exists() and not any(place.iterdir()):
+        # Not replaced: somebody may be in it, or it is a volume. Metadata come last: without, it is no model.
+        _write(place, files)
+    else:
+        _swap_in(place, files)
+
+
+def _write(folder: Path, files: dict[str, bytes]) -> None:
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+
+
+def _swap_in(place: Path, files: dict[str, bytes]) -> None:
+    """Write a new folder and put it in the place of the old one, which comes back if that fails."""
+    part = Path(tempfile.mkdtemp(prefix=f".{place.name}.", suffix=".part", dir=place.parent))
     aside = part.with_suffix(".old")
     try:
-        (part / LEARNT).write_bytes(learnt)
-        (part / METADATA).write_text(_describe(model, learnt), encoding="utf-8")
+        _write(part, files)
         give_usual_rights(part)
-        if folder.exists():
-            os.replace(folder, aside)
-        os.replace(part, folder)
+        if place.exists():
+            os.replace(place, aside)
+        os.replace(part, place)
+    except BaseException:
+        if aside.exists() and not place.exists():
+            os.replace(aside, place)
+        raise
     finally:
         shutil.rmtree(part, ignore_errors=True)
         shutil.rmtree(aside, ignore_errors=True)

@@ -26,7 +26,7 @@ class ModelWord(StrEnum):
 
 
 UNIT_FREE = {ModelWord.forest, ModelWord.boosting, ModelWord.tree}
-"""Models to which the units of a column do not matter."""
+"""Models that need no standard deviations of one; see `UnitScaler` for what they still need."""
 ROW_KEEPERS = {ModelWord.svm, ModelWord.knn}
 """Models that consist of rows of the training table."""
 
@@ -51,12 +51,13 @@ def build_model(word: ModelWord, table: UserTable) -> Any:
 
 
 def build_columns(schema: Schema, scaled: bool) -> Any:
-    """Return what makes numbers of a table: gaps filled, words made columns, units removed if asked.
+    """Return what makes numbers of a table: gaps filled, words made columns, units removed.
 
     Parameters
     ----------
     schema : Schema
     scaled : bool
+        Standardise columns, instead of dividing them by a power of two.
 
     Returns
     -------
@@ -67,13 +68,14 @@ def build_columns(schema: Schema, scaled: bool) -> Any:
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-    numbers: list[Any] = [SimpleImputer(strategy="median", keep_empty_features=True)]
-    if scaled:
-        numbers.append(StandardScaler())
+    from deltauq.tables.units import UnitScaler
+
+    filled = SimpleImputer(strategy="median", keep_empty_features=True)
+    numbers = make_pipeline(filled, StandardScaler() if scaled else UnitScaler())
     words = OneHotEncoder(
         max_categories=MAX_CATEGORIES, handle_unknown="infrequent_if_exist", sparse_output=False
     )
-    return make_column_transformer((make_pipeline(*numbers), schema.numbers), (words, schema.words))
+    return make_column_transformer((numbers, schema.numbers), (words, schema.words))
 
 
 def build_base(word: ModelWord, task: str) -> Any:

@@ -88,6 +88,7 @@ def load_table(
     """
     if task not in TASKS:
         raise ValueError(f"task must be one of {list(TASKS)}, got {task!r}.")
+    target = str(target)  # as the names of columns are
     frame, shared = read_frame(source)
     notes = [f"Columns that share a name were numbered: {', '.join(shared)}."] if shared else []
     _require_target(list(frame.columns), shared, target)
