@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 COMMA_NUMBER = r"\s*[+-]?\d+(,\d+)?([eE][+-]?\d+)?\s*"
+THOUSANDS = r"\s*[+-]?[1-9]\d{0,2},\d{3}\s*"
+BELOW_THOUSAND = r"\s*[+-]?\d{1,3}\s*"
 ISO_DATE = r"\s*\d{4}-\d\d-\d\d([T ]\d\d:\d\d.*)?\s*"
 FLAGS = {"true": True, "false": False}
 MOSTLY = 0.9
@@ -35,6 +37,8 @@ def typed(column: pd.Series, commas: bool = False) -> pd.Series:
     if not bool(given.any()):
         return column.astype("float64")
     if not bool(unread.any()):
+        if commas:
+            _refuse_thousands(column[given])
         return numbers
     flags = column.str.strip().str.lower().map(FLAGS)
     if bool((flags.notna() == given).all()):
@@ -46,6 +50,19 @@ def typed(column: pd.Series, commas: bool = False) -> pd.Series:
             f'values, the first of them "{column[first]}" in row {first + 1:,}: mend or empty them.'
         )
     return column
+
+
+def _refuse_thousands(column: pd.Series) -> None:
+    """Refuse commas that look like separators of thousands: with three digits behind, and not below."""
+    if not is_text(column):
+        return
+    thousands, small = (column.str.fullmatch(pattern) for pattern in (THOUSANDS, BELOW_THOUSAND))
+    if bool((thousands | small).all() and thousands.any() and small.any()):
+        first = column[thousands].iloc[0].strip()
+        raise TableError(
+            f'the column "{column.name}" has numbers such as {first}, where the comma may separate thousands '
+            "or decimals: write them without, or decimals with a point."
+        )
 
 
 def read_numbers(column: pd.Series, commas: bool = False) -> pd.Series:
