@@ -51,13 +51,13 @@ def build_model(word: ModelWord, table: UserTable) -> Any:
 
 
 def build_columns(schema: Schema, scaled: bool) -> Any:
-    """Return what makes numbers of a table: gaps filled, words made columns, units removed.
+    """Return what makes numbers of a table: gaps filled, words made columns, units removed if asked.
 
     Parameters
     ----------
     schema : Schema
     scaled : bool
-        Standardise columns, instead of dividing them by a power of two.
+        Standardise all columns; otherwise only numbers too small or too large for trees are brought near one.
 
     Returns
     -------

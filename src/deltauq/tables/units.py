@@ -8,12 +8,16 @@ import numpy as np
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+USUAL = (-10, 60)
+"""Powers of two between which a standard deviation is left alone."""
+
 
 class UnitScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
-    """Divide every column by the power of two nearest to its standard deviation.
+    """Divide columns of very small or very large numbers by the power of two nearest to their spread.
 
-    Trees are said not to mind units, but scikit-learn's take values within 1e-7 of each other for the same. A
-    power of two divides without rounding, so that equal differences of rows and anchors stay equal.
+    Trees are said not to mind units, but scikit-learn's take values within 1e-7 of each other for the same,
+    and none beyond 1e38. A power of two divides without rounding, so that equal differences of rows and
+    anchors stay equal.
 
     Attributes
     ----------
@@ -28,7 +32,8 @@ class UnitScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         spread = (X / largest).std(axis=0)  # of numbers whose squares are none too large
         spread[spread == 0.0] = 1.0 / largest[spread == 0.0]
         exponents = np.round(np.log2(spread) + np.log2(largest))
-        self.scale_ = np.exp2(np.clip(exponents, -1000, 1000))
+        usual = (exponents >= USUAL[0]) & (exponents <= USUAL[1])
+        self.scale_ = np.exp2(np.where(usual, 0.0, np.clip(exponents, -1000, 1000)))
         return self
 
     def transform(self, X: Any) -> np.ndarray:
