@@ -1,3 +1,4 @@
+import pickle
 import tracemalloc
 from unittest.mock import patch
 
@@ -5,12 +6,16 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.datasets import make_friedman1
 from sklearn.dummy import DummyRegressor
-from sklearn.ensemble import RandomForestRegressor
+from sklearn.ensemble import ExtraTreesRegressor, RandomForestClassifier, RandomForestRegressor
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.linear_model import Ridge
 from sklearn.neighbors import KNeighborsRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVR
+from sklearn.tree import DecisionTreeRegressor
 
 from deltauq import AnchoredRegressor
 from deltauq.core import DataPrior, Difference
@@ -27,8 +32,42 @@ def rows(n, d=2, weights=None):
     ("n", "anchors"), [(10, 10), (200, 200), (316, 316), (317, 315), (1000, 100), (5000, 20), (100_000, 20)]
 )
 def test_auto_takes_all_pairs_while_they_are_few_and_never_fewer_than_twenty_anchors(n, anchors):
-    assert pairing.count_train_anchors(n, "auto") == anchors
-    assert pairing.count_train_anchors(n, 7) == 7
+    assert pairing.count_train_anchors(n, "auto", DecisionTreeRegressor()) == anchors
+    assert pairing.count_train_anchors(n, 7, DecisionTreeRegressor()) == 7
+
+
+@pytest.mark.parametrize(
+    ("forest", "n", "anchors"),
+    [
+        (RandomForestRegressor(5), 200, 200),
+        (RandomForestRegressor(50), 200, 100),
+        (RandomForestRegressor(50), 2000, 10),
+        (make_pipeline(StandardScaler(), ExtraTreesRegressor(50)), 100_000, 10),
+        (RandomForestClassifier(50), 2000, 20),
+        (RandomForestClassifier(5), 2000, 50),
+    ],
+)
+def test_auto_takes_fewer_anchors_for_more_trees(forest, n, anchors):
+    assert pairing.count_train_anchors(n, "auto", forest) == anchors
+    assert pairing.count_train_anchors(n, 300, forest) == 300
+
+
+@pytest.mark.parametrize(("n_train_anchors", "smallest_leaf"), [("auto", 3), (40, 1)])
+def test_auto_limits_the_pairs_and_the_leaves_of_a_forest(n_train_anchors, smallest_leaf):
+    X, y = make_friedman1(500, 5, noise=1.0, random_state=0)
+    forest = RandomForestRegressor(50, bootstrap=False)
+    model = AnchoredRegressor(forest, n_train_anchors=n_train_anchors, random_state=0).fit(X, y)
+    tree = model.estimator_.estimators_[0].tree_
+    assert tree.n_node_samples[0] == 500 * 40
+    assert tree.n_node_samples.min() == smallest_leaf
+    assert forest.min_samples_leaf == 1
+
+
+@pytest.mark.slow
+def test_an_anchored_forest_of_2000_rows_is_small():
+    X, y = make_friedman1(2000, 20, noise=1.0, random_state=0)
+    model = AnchoredRegressor(RandomForestRegressor(50), random_state=0).fit(X, y)
+    assert len(pickle.dumps(model)) < 40e6
 
 
 def test_pairs_never_take_more_than_half_a_gigabyte():
@@ -80,9 +119,8 @@ def test_trees_are_trained_on_the_same_pairs_as_any_base(table):
     """Their tuples are formed in float32; the differences behind them are taken in float64."""
     X, y = table
     X = X + 1e6
-    tree = AnchoredRegressor(RandomForestRegressor(1, bootstrap=False, random_state=0), random_state=0).fit(
-        X, y
-    )
+    forest = RandomForestRegressor(1, bootstrap=False, random_state=0)
+    tree = AnchoredRegressor(forest, n_train_anchors=60, random_state=0).fit(X, y)
     knn = AnchoredRegressor(KNeighborsRegressor(1), random_state=0).fit(X, y)
     direct = RandomForestRegressor(1, bootstrap=False, random_state=0)
     direct.fit(knn.estimator_._fit_X, np.repeat(y, 60))

@@ -7,7 +7,7 @@ from typing import Any
 
 from sklearn.base import BaseEstimator
 
-from deltauq.estimators._bases import max_pairs, trains_by_epochs
+from deltauq.estimators._bases import count_trees, max_pairs, trains_by_epochs
 from deltauq.estimators._pairing import count_train_anchors
 
 QUICK_PAIRS = 10_000
@@ -23,17 +23,19 @@ class Anchoring:
     n_anchors : int or "default"
         K; "default" leaves it to the estimator.
     n_train_anchors : int, "auto" or "quick"
-        M. "quick" is a tenth of the pairs that "auto" makes, but at least 20 anchors: a comparison fits
-        every fold anew, and an anchored forest takes minutes otherwise.
+        M. "quick" is a tenth of the pairs that "auto" makes, but at least 20 anchors, since a comparison
+        fits every fold anew. For forests it is "auto".
     """
 
     n_anchors: int | str = "default"
     n_train_anchors: int | str = "quick"
 
-    def for_rows(self, n: int) -> Anchoring:
-        """Return the same with "quick" replaced by a number for n rows."""
+    def for_rows(self, model: BaseEstimator, n: int) -> Anchoring:
+        """Return the same with "quick" replaced by what it means for a model and n rows."""
         if self.n_train_anchors != "quick":
             return self
+        if count_trees(model) is not None:  # "auto" keeps forests small
+            return replace(self, n_train_anchors="auto")
         return replace(self, n_train_anchors=min(n, max(MIN_TRAIN_ANCHORS, QUICK_PAIRS // n)))
 
     def words(self) -> dict[str, Any]:
@@ -43,11 +45,11 @@ class Anchoring:
 
     def count_for(self, model: BaseEstimator, n: int) -> int:
         """Return how many training anchors each of n rows meets, or may meet where epochs draw them anew."""
-        wanted = self.for_rows(n).n_train_anchors
+        wanted = self.for_rows(model, n).n_train_anchors
         if wanted != "auto":
             return min(n, int(wanted))
         if trains_by_epochs(model):
             return n
         most = max_pairs(model)
-        count = count_train_anchors(n, "auto")
+        count = count_train_anchors(n, "auto", model)
         return count if most is None else max(1, min(count, most // n))

@@ -110,7 +110,7 @@ def run(
 def fit_and_ask(problem: Problem, split: Split, method: str, seed: int) -> Outcome:
     """Fit one method to the training rows of one fold, and ask it about the others."""
     features = _prepare(problem, split)
-    anchoring = problem.anchoring.for_rows(len(split.fit))
+    anchoring = problem.anchoring.for_rows(problem.model, len(split.fit))
     model = problem.task.methods(problem.model, anchoring)[method](seed)
     start = time.perf_counter()
     model.fit(features["fit"], problem.y[split.fit])

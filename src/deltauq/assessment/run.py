@@ -72,7 +72,7 @@ def assess(
     n_anchors : int or "default", default="default"
         K; "default" is the estimator's own.
     n_train_anchors : int, "auto" or "quick", default="quick"
-        M. "quick" is max(20, 10,000 // n), a tenth of the pairs of "auto", which is the estimator's own.
+        M. "auto" is the estimator's own; "quick" is max(20, 10,000 // n), and "auto" for forests.
     coverage : float, default=0.9
         The nominal coverage of intervals.
     n_jobs : int or None, default=None

@@ -327,7 +327,7 @@ class BaseAnchored(MetaEstimatorMixin, BaseEstimator):
 def _train(recipe: Recipe, data: TrainingRows, rng: np.random.Generator) -> DeltaModel:
     """Train, and say what to do when the base cannot fit several outputs."""
     try:
-        return recipe.train(data, rng)
+        return recipe.train(data, rng, warn=True)
     except ValueError as error:
         if data.y.ndim == 1 or "1d array" not in str(error):
             raise

@@ -14,7 +14,14 @@ from sklearn.utils.parallel import Parallel, delayed
 from deltauq.core import AnchorPrior, Encoding, Posterior, StreamingPosterior
 from deltauq.estimators import _packed_trees as packed_trees
 from deltauq.estimators import _pairing as pairing
-from deltauq.estimators._bases import is_kernel_machine, max_pairs, trains_by_epochs, weight_keyword
+from deltauq.estimators._bases import (
+    is_kernel_machine,
+    limit_leaves,
+    max_pairs,
+    trains_by_epochs,
+    weight_keyword,
+)
+from deltauq.estimators._duration import warn_if_slow
 from deltauq.estimators._epochs import fit_by_epochs
 from deltauq.estimators._readout import Readout
 from deltauq.estimators._rows import TrainingRows
@@ -40,15 +47,17 @@ class Recipe:
     n_train_anchors: int | str
     pairing: str
 
-    def train(self, data: TrainingRows, rng: np.random.Generator) -> DeltaModel:
-        """Train a clone of the base on tuples of rows and anchors."""
+    def train(self, data: TrainingRows, rng: np.random.Generator, *, warn: bool = False) -> DeltaModel:
+        """Train a clone of the base on tuples of rows and anchors; with `warn`, warn first if it is slow."""
         train_rng, predict_rng = rng.spawn(2)
         base = clone(self.base)
+        if self.n_train_anchors == "auto":
+            limit_leaves(base)
         anchors, weights = pairing.draw_train_anchors(data, self.prior, self._n_pool(base, data), train_rng)
         if trains_by_epochs(base):
             fit_by_epochs(base, data, anchors, weights, self.encoding, train_rng)
         else:
-            self._fit_on_pairs(base, data, anchors, weights, train_rng)
+            self._fit_on_pairs(base, data, anchors, weights, train_rng, warn)
         chosen = pairing.choose_anchors(anchors, weights, self.n_anchors, predict_rng)
         return DeltaModel(base, self.encoding, chosen)
 
@@ -58,7 +67,7 @@ class Recipe:
         if self.pairing == "random" or (trains_by_epochs(base) and self.n_train_anchors == "auto"):
             n_anchors = len(data)
         else:
-            n_anchors = pairing.count_train_anchors(len(data), self.n_train_anchors)
+            n_anchors = pairing.count_train_anchors(len(data), self.n_train_anchors, base)
         return n_anchors if support is None else min(n_anchors, support)
 
     def _fit_on_pairs(
@@ -68,12 +77,13 @@ class Recipe:
         anchors: np.ndarray,
         weights: np.ndarray | None,
         rng: np.random.Generator,
+        warn: bool,
     ) -> None:
         # Trees cast to float32 themselves; doing it while pairing saves them a copy of everything.
         dtype = np.float32 if packed_trees.packable(base) else np.float64
         bytes_per_pair = self.encoding.width * data.X.shape[1] * np.dtype(dtype).itemsize
         most = max_pairs(base) if self.n_train_anchors == "auto" else None
-        wanted = pairing.count_train_anchors(len(data), self.n_train_anchors)
+        wanted = pairing.count_train_anchors(len(data), self.n_train_anchors, base)
         if self.pairing == "random":
             per_row = pairing.anchors_per_row(len(data), wanted, bytes_per_pair, most)
             partners = pairing.random_pairs(len(data), len(anchors), weights, per_row, rng)
@@ -85,7 +95,10 @@ class Recipe:
         keywords = data.metadata_of(pairs.rows)
         if pairs.weights is not None:
             keywords[weight_keyword(base)] = pairs.weights
-        base.fit(pairs.tuples, data.y[pairs.rows], **keywords)
+        targets = data.y[pairs.rows]
+        if warn:
+            warn_if_slow(base, pairs.tuples, targets, keywords)
+        base.fit(pairs.tuples, targets, **keywords)
 
 
 @dataclass(frozen=True)

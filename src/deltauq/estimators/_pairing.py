@@ -5,16 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from sklearn.base import BaseEstimator, is_classifier
 from sklearn.utils import check_array
 
 from deltauq.core import AnchorPrior, DataPrior, Encoding
 from deltauq.core.anchors import draw_rows
+from deltauq.estimators._bases import count_trees
 from deltauq.estimators._rows import TrainingRows
 
 MAX_PAIR_BYTES = 500_000_000
 """The matrix of pairs never takes more than this, unless the rows alone do."""
 AUTO_PAIRS = 100_000
 MIN_AUTO_ANCHORS = 20
+FOREST_PAIRS = 1_000_000
+"""Pairs times trees, since each tree of a forest is trained on all pairs."""
+MIN_FOREST_ANCHORS = 10
+"""Of a regression. Forests that classify lose more by few anchors."""
 PAIRS_PER_BLOCK = 16_384
 
 
@@ -35,15 +41,19 @@ class Pairs:
     weights: np.ndarray | None
 
 
-def count_train_anchors(n_rows: int, n_train_anchors: int | str) -> int:
+def count_train_anchors(n_rows: int, n_train_anchors: int | str, base: BaseEstimator) -> int:
     """Return M, the number of training anchors.
 
-    "auto" takes every row as an anchor while n² stays within 100,000 pairs, then 100,000 // n of
-    them, and never fewer than 20.
+    "auto" takes every row as an anchor while that makes at most 100,000 pairs, then 100,000 // n of them,
+    but at least 20. A forest of T trees gets at most 1,000,000 / T pairs, and in a regression at least 10
+    anchors: `forest-study` found the errors of more anchors no smaller, and their cost in proportion.
     """
-    if n_train_anchors == "auto":
-        return min(n_rows, max(MIN_AUTO_ANCHORS, AUTO_PAIRS // n_rows))
-    return int(n_train_anchors)
+    if n_train_anchors != "auto":
+        return int(n_train_anchors)
+    n_trees = count_trees(base)
+    n_pairs = AUTO_PAIRS if n_trees is None else min(AUTO_PAIRS, FOREST_PAIRS // n_trees)
+    fewest = MIN_AUTO_ANCHORS if n_trees is None or is_classifier(base) else MIN_FOREST_ANCHORS
+    return min(n_rows, max(fewest, n_pairs // n_rows))
 
 
 def anchors_per_row(n_rows: int, n_train_anchors: int, bytes_per_pair: int, max_pairs: int | None) -> int:

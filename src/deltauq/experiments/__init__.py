@@ -13,6 +13,7 @@ NAMES = (
     "figure2",
     "table2",
     "table2-study",
+    "forest-study",
     "bases",
     "ablation-anchors",
     "ablation-anchors-images",

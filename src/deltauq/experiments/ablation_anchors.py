@@ -12,6 +12,7 @@ from deltauq.experiments.table2 import (
     N_TREES,
     REGRESSION,
     REGRESSION_NAMES,
+    full_pairs,
     openml_table,
     split,
 )
@@ -38,7 +39,10 @@ def run(cell: Cell, profile: str) -> Outcome:
     table = openml_table(cell["dataset"])
     train, _, test = split(table, cell["seed"], MAX_TEST_ROWS[profile])
     model = AnchoredRegressor(
-        RandomForestRegressor(N_TREES), n_anchors=cell["n_anchors"], random_state=cell["seed"]
+        RandomForestRegressor(N_TREES),
+        n_anchors=cell["n_anchors"],
+        n_train_anchors=full_pairs(len(train)),
+        random_state=cell["seed"],
     ).fit(table.X[train], table.y[train])
     y, posterior = table.y[test], model.posterior(table.X[test])
     return Outcome(

@@ -16,7 +16,7 @@ from sklearn.tree import DecisionTreeRegressor
 from deltauq.estimators import AnchoredRegressor
 from deltauq.experiments import labels
 from deltauq.experiments.runner import Cell, Experiment, Outcome
-from deltauq.experiments.table2 import REGRESSION, REGRESSION_NAMES, openml_table, split
+from deltauq.experiments.table2 import REGRESSION, REGRESSION_NAMES, full_pairs, openml_table, split
 from deltauq.metrics import coverage, mae, spearman
 from deltauq.report import TableView
 
@@ -62,7 +62,9 @@ def run(cell: Cell, profile: str) -> Outcome:
 
     base = BASES[cell["base"]](cell["seed"])
     plain = clone(base).fit(X, y).predict(X_test)
-    posterior = AnchoredRegressor(base, random_state=cell["seed"]).fit(X, y).posterior(X_test)
+    n_train_anchors = full_pairs(len(X)) if cell["base"] == "forest-100" else "auto"
+    anchored = AnchoredRegressor(base, n_train_anchors=n_train_anchors, random_state=cell["seed"])
+    posterior = anchored.fit(X, y).posterior(X_test)
     mae_plain, mae_anchored = mae(y_test, plain), mae(y_test, posterior.mean)
     return Outcome(
         {

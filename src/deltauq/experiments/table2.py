@@ -32,8 +32,19 @@ REGRESSION = tuple(dataset for dataset in OPENML if dataset != 42193)
 REGRESSION_NAMES = tuple(map(str, REGRESSION))
 MAX_TEST_ROWS = {"quick": 3000, "paper": None}
 
+
+def full_pairs(n_rows: int) -> int:
+    """Return M of the paper's forests: all rows, but at most 100,000 pairs, and at least 20.
+
+    Given as a number, it leaves forests as they are; "auto" makes smaller ones.
+    """
+    return min(n_rows, max(20, 100_000 // n_rows))
+
+
 METHODS: dict[str, Callable[[int], Any]] = {
-    "delta-uq": lambda seed: AnchoredRegressor(RandomForestRegressor(N_TREES), random_state=seed),
+    "delta-uq": lambda seed: AnchoredRegressor(
+        RandomForestRegressor(N_TREES), n_train_anchors=full_pairs(N_TRAIN), random_state=seed
+    ),
     "ensemble": lambda seed: EnsembleRegressor(RandomForestRegressor(N_TREES), 3, random_state=seed),
     "deup": lambda seed: DEUPRegressor(RandomForestRegressor(N_TREES), random_state=seed),
     "plain": lambda seed: PlainRegressor(RandomForestRegressor(N_TREES), random_state=seed),

@@ -15,6 +15,7 @@ from deltauq.core import Posterior
 from deltauq.data.uci import UCI, SplitTable, load_uci
 from deltauq.experiments import labels
 from deltauq.experiments.runner import Cell, Experiment, Outcome
+from deltauq.experiments.table2 import full_pairs
 from deltauq.metrics import coverage, crps, gaussian_nll, mae, rmse, spearman, width
 from deltauq.report import TableView
 
@@ -132,7 +133,11 @@ class AnchoredForest:
         from deltauq.estimators import AnchoredRegressor
 
         rows = np.random.default_rng(recipe.seed).permutation(len(x))[:FOREST_ROWS]
-        self.model = AnchoredRegressor(RandomForestRegressor(FOREST_TREES), random_state=recipe.seed)
+        self.model = AnchoredRegressor(
+            RandomForestRegressor(FOREST_TREES),
+            n_train_anchors=full_pairs(len(rows)),
+            random_state=recipe.seed,
+        )
         self.model.fit(x.numpy()[rows], y.numpy()[rows, 0])
         return self
 

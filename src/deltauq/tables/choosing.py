@@ -55,7 +55,7 @@ class Settings:
         kind = AnchoredRegressor if self.task == REGRESSION else AnchoredClassifier
         return kind(
             clone(self.base),
-            **Anchoring(self.n_anchors, self.n_train_anchors).for_rows(n).words(),
+            **Anchoring(self.n_anchors, self.n_train_anchors).for_rows(self.base, n).words(),
             anchors=self.anchors,
             center=center,
             random_state=self.seed,

@@ -74,7 +74,7 @@ def fit(
     n_anchors : int, default=20
         K, but no more than there are rows to train on.
     n_train_anchors : int, "auto" or "quick", default="quick"
-        M. "auto" is that of `AnchoredRegressor`; "quick" makes about a tenth of its pairs.
+        M. "auto" is that of `AnchoredRegressor`; "quick" makes a tenth of its pairs, but for forests.
     max_rows : int, optional
         Of more rows, as many are drawn at random.
     random_state : int, default=0

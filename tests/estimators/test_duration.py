@@ -1,0 +1,71 @@
+"""Estimates of how long a fit takes."""
+
+import time
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.base import BaseEstimator, RegressorMixin
+
+from deltauq import AnchoredRegressor
+from deltauq.estimators import _duration
+from deltauq.estimators._duration import estimate_seconds
+
+
+class Sleeper(RegressorMixin, BaseEstimator):
+    """Takes `seconds` for `pairs` pairs, and more in proportion to a power of their number."""
+
+    def __init__(self, seconds=0.02, pairs=100, power=1.0):
+        self.seconds, self.pairs, self.power = seconds, pairs, power
+
+    def fit(self, X, y):
+        time.sleep(self.seconds * (len(X) / self.pairs) ** self.power)
+        return self
+
+    def predict(self, X):
+        return np.zeros(len(X))
+
+
+@pytest.mark.parametrize("power", [1.0, 2.0])
+def test_the_estimate_follows_the_growth_of_the_cost(power):
+    tuples = np.zeros((25_600, 2))
+    seconds = estimate_seconds(Sleeper(power=power), tuples, np.zeros(25_600), {})
+    assert seconds == pytest.approx(0.02 * 256**power, rel=0.5)
+
+
+def test_few_pairs_are_not_timed():
+    assert estimate_seconds(Sleeper(seconds=1.0), np.zeros((10_000, 2)), np.zeros(10_000), {}) == 0.0
+
+
+def test_a_part_that_cannot_be_fitted_gives_no_estimate():
+    class Refuses(Sleeper):
+        def fit(self, X, y):
+            raise ValueError("too few rows")
+
+    assert estimate_seconds(Refuses(), np.zeros((25_600, 2)), np.zeros(25_600), {}) == 0.0
+
+
+@pytest.mark.parametrize(("limit", "warned"), [(0.0, True), (np.inf, False)])
+def test_a_slow_fit_warns_once_and_gives_the_same_model(limit, warned, monkeypatch):
+    monkeypatch.setattr(_duration, "SLOW_SECONDS", limit)
+    X = np.random.default_rng(0).normal(size=(300, 3))
+    model = AnchoredRegressor(random_state=0, calibrate="cv").set_params(n_train_anchors=300)
+    model.set_params(estimator=_tree())
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        mean = model.fit(X, X[:, 0]).predict(X[:5])
+    texts = [str(w.message) for w in caught]
+    assert sum("90,000 pairs" in text for text in texts) == warned
+    np.testing.assert_array_equal(mean, _quiet(model, X).predict(X[:5]))
+
+
+def _tree():
+    from sklearn.tree import DecisionTreeRegressor
+
+    return DecisionTreeRegressor(max_depth=4)
+
+
+def _quiet(model, X):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return model.fit(X, X[:, 0])
