@@ -81,7 +81,7 @@ def test_the_first_step_of_given_anchors_is_one_graph_after_a_check(conv_net, im
     net.check(images)
     assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
     rows = torch.arange(12).flip(0)[None]
-    assert torch.compile(net, backend="eager", fullgraph=True)(images, rows).shape == (12, 4)
+    assert torch.compile(net, backend="eager", fullgraph=True)(images, anchors=rows).shape == (12, 4)
 
 
 def test_the_network_inside_may_be_compiled():

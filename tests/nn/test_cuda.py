@@ -26,7 +26,7 @@ def test_another_device_says_the_same(net, tmp_path, monkeypatch):
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
     x = torch.randn(20, 3, 16, 16)
     net.save(tmp_path / "net")
-    expected = net.posterior(x, "softmax")
+    expected = net.posterior(x, link="softmax")
     for there in (copy.deepcopy(net).to("cuda"), load(tmp_path / "net", map_location="cuda")):
         found = there.posterior(x.cuda(), "softmax")
         scale = float(expected.mean.abs().max())

@@ -15,6 +15,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from deltauq.core.encoding import ENCODINGS
+from deltauq.nn._inputs import Inputs
 from deltauq.nn._pairing import IN_BATCH
 from deltauq.nn.anchored import Anchored
 from deltauq.nn.networks import NETWORKS
@@ -96,7 +97,7 @@ def load(path: str | PathLike[str], map_location: str | torch.device = "cpu") ->
     net.eval()
     try:
         if net.anchors.numel():
-            net._reaching(net.anchors[:1])
+            net._reaching(Inputs(net.anchors[:1]))
     except (TypeError, ValueError, RuntimeError, IndexError):
         shape = tuple(net.anchors.shape)
         raise UnusableFileError(
