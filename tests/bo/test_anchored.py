@@ -214,9 +214,9 @@ def test_every_point_meets_every_shared_anchor(bowl, monkeypatch):
     met = []
     through = Anchored.forward
 
-    def noting(self, x, anchors=None, masked=None):
+    def noting(self, x, *, anchors=None, masked=None):
         met.append((x.shape, None if anchors is None else anchors.shape))
-        return through(self, x, anchors, masked)
+        return through(self, x, anchors=anchors, masked=masked)
 
     monkeypatch.setattr(Anchored, "forward", noting)
     make(*bowl, recipe=Recipe(epochs=2, batch_size=4), n_anchors=3, pairing="shared").fit()

@@ -28,7 +28,7 @@ def test_another_device_says_the_same(net, tmp_path, monkeypatch):
     net.save(tmp_path / "net")
     expected = net.posterior(x, link="softmax")
     for there in (copy.deepcopy(net).to("cuda"), load(tmp_path / "net", map_location="cuda")):
-        found = there.posterior(x.cuda(), "softmax")
+        found = there.posterior(x.cuda(), link="softmax")
         scale = float(expected.mean.abs().max())
         assert (found.mean.cpu() - expected.mean).abs().max() < 1e-4 * scale
         assert (found.std.cpu() - expected.std).abs().max() < 1e-4 * scale

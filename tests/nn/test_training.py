@@ -137,7 +137,7 @@ def test_callers_may_pair_inputs_themselves(mlp):
     assert net.anchors.numel() == 0
     tuples = torch.cat([torch.zeros_like(x), x - x.flip(0)], dim=1)
     expected = net.module[2](net.module[1](net.site.wide(tuples)))
-    torch.testing.assert_close(net.eval()(x, rows, torch.tensor(True)), expected)
+    torch.testing.assert_close(net.eval()(x, anchors=rows, masked=torch.tensor(True)), expected)
     with pytest.raises(ValueError, match=r"Difference\(\) takes 1 anchor"):
         net(x, anchors=rows.expand(2, 6))
 

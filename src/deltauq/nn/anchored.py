@@ -56,18 +56,24 @@ class Anchored(Masking, AnchorStore):
     Parameters
     ----------
     module : Module
-        A network that takes one tensor of shape (n, ...). It is changed in place: give a copy to keep it.
+        A network whose first input is a tensor of shape (n, ...). It is changed in place: give a copy to keep
+        it.
     n_anchors : int, default=10
         K, the anchors that are kept.
     encoding : {"difference", "identity", "two-anchor"} or Encoding
     at : str, optional
-        Name of a layer: anchor the tensor that enters it, through a projection that begins as the one that
-        reads the input back. Inference then takes K passes only of what follows.
+        Name of a layer, as in ``module.named_modules()``: anchor the tensor that enters it, through a
+        projection in front of it that begins as the identity in X. Inference then takes K passes only of what
+        follows. For embeddings, heads of a backbone, and layers other than Linear and Conv.
     stem : str, optional
-        Name of the layer that takes the input, where it is not the first Linear or Conv registered.
+        Name of the Linear or Conv layer that takes the input and is widened, where it is not the first one
+        registered in ``__init__``. At most one of `at` and `stem` may be given.
     init : {"random", "pretrained"}
         Weights of the widened layer: new ones, or those it had, in every block, so that the network
         computes what it computed before.
+    output : str or int, optional
+        Key or index of the output to predict, where the network returns a dict or a tuple; the Anchored
+        network then returns this one alone. It may be set after training, which sees all of them until then.
     mask : float, default=0
         Probability of [0, X - R] in training, the anchors hidden.
     mask_by : {"batch", "row"}
@@ -89,6 +95,12 @@ class Anchored(Masking, AnchorStore):
 
     Notes
     -----
+    Further inputs, as in ``net(x, mask)`` or ``net(x, mask=mask)``, are passed on to the network; only x is
+    anchored. A tensor whose first dimension is the batch size is row-wise: it is repeated and cut along with
+    the rows of x. Anything else is passed unchanged. A tensor that all rows share must not have the batch
+    size as its first dimension: make it a buffer of the network. Stored anchors are first inputs alone, so
+    row-wise inputs may not change what enters the anchored layer.
+
     Once in evaluation, a network may be used by several threads. What the anchors contribute to the anchored
     layer is computed anew in every call, once for all of its inputs: few calls with many rows are cheaper.
 
@@ -268,16 +280,35 @@ class Anchored(Masking, AnchorStore):
             self._copies = 1
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write weights and anchors to a safetensors file; see `deltauq.nn.load`."""
+        """Write weights, buffers and anchors to a safetensors file, with the options of this network.
+
+        The code of the network is not in it: `deltauq.nn.load` rebuilds the networks of `deltauq.nn`, and
+        `Anchored.load` reads the file into a network that you have constructed.
+
+        Parameters
+        ----------
+        path : path
+            Written anew if it exists.
+        """
         from deltauq.nn.files import save
 
         save(self, path)
 
     def load(self, path: str | PathLike[str]) -> None:
-        """Read weights and anchors that a network of the same architecture has saved.
+        """Read weights, buffers and anchors that a network of the same architecture has saved.
 
-        They are moved to this network's device; its mask and reading stay its own, with a warning where the
-        reading is another. Nothing is unpickled, and the file's own hash is checked.
+        Construct the network as it was constructed before: the same module, wrapped with the same `encoding`
+        and the same `at` or `stem`. What differs is refused, and leaves this network as it was. All other
+        options (`output`, `mask`, `mask_by`, `reading`, `train_anchors`, `n_anchors`) are not read: give them
+        again. Another `reading` than the file's is warned of.
+
+        Tensors are moved to this network's device, and its mode stays: call ``eval()`` to predict. Nothing is
+        unpickled, and the file's own hash is checked.
+
+        Parameters
+        ----------
+        path : path
+            Of a file that `save` has written.
         """
         from deltauq.nn.files import load_into
 
@@ -386,7 +417,8 @@ class Anchored(Masking, AnchorStore):
         if entering.shape != changed.shape or not torch.allclose(entering, changed, equal_nan=True):
             raise ValueError(
                 f"further inputs change what enters the anchored layer {self.site_name!r}, and stored "
-                "anchors have none: name an earlier layer by at=, or make them part of the first input."
+                "anchors have none: name the layer that the first input enters by stem= or at=, or make them "
+                "part of the first input."
             )
 
     def _run(self, inputs: Inputs, share: AnchorShare, repeated: bool) -> Tensor:

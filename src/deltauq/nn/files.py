@@ -63,7 +63,9 @@ def save(net: Anchored, path: str | PathLike[str]) -> None:
 
 
 def load(path: str | PathLike[str], map_location: str | torch.device = "cpu") -> Anchored:
-    """Rebuild a network from its file.
+    """Rebuild one of the networks of `deltauq.nn` from its file.
+
+    For a network of your own, construct it, wrap it in `Anchored` and call `Anchored.load`.
 
     Parameters
     ----------
@@ -78,12 +80,17 @@ def load(path: str | PathLike[str], map_location: str | torch.device = "cpu") ->
     """
     description, tensors = _read(path)
     network = description["network"]
-    if network["name"] not in NETWORKS or network.get("config") is None:
-        raise UnusableFileError(
-            f"{path} holds a {network['name']}, which only its own code can build: construct it, wrap it in "
-            "Anchored, and call net.load(path)."
-        )
     anchored = description["anchored"]
+    if network["name"] not in NETWORKS or network.get("config") is None:
+        options = [
+            f"{name}={anchored[name]!r:.80}"
+            for name in ("encoding", "at", "stem")
+            if isinstance(anchored.get(name), str)
+        ]
+        raise UnusableFileError(
+            f"{path} holds a {network['name']}, which only its own code can build: construct it, wrap it by "
+            f"net = Anchored(network, {', '.join(options)}), and call net.load(path)."
+        )
     if not all(isinstance(anchored.get(word), str) for word in ("encoding", "train_anchors")):
         raise UnusableFileError(
             f"{path} holds an encoding or prior of your own: construct the network and call net.load(path)."
