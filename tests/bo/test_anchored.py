@@ -61,7 +61,7 @@ def test_values_are_those_of_the_network_under_each_anchor(bowl, model):
     values = model.posterior(points).values
     assert values.shape == (3, 10, 2, 1)
     for k, anchor in enumerate(model.net.anchors):
-        outputs = model.net(inputs.view(6, 2), anchor.expand(1, 6, 2)).view(3, 2, 1)
+        outputs = model.net(inputs.view(6, 2), anchors=anchor.expand(1, 6, 2)).view(3, 2, 1)
         torch.testing.assert_close(values[:, k], outputs * y.std() + y.mean())
 
 
@@ -214,9 +214,9 @@ def test_every_point_meets_every_shared_anchor(bowl, monkeypatch):
     met = []
     through = Anchored.forward
 
-    def noting(self, x, anchors=None, masked=None):
+    def noting(self, x, *, anchors=None, masked=None):
         met.append((x.shape, None if anchors is None else anchors.shape))
-        return through(self, x, anchors, masked)
+        return through(self, x, anchors=anchors, masked=masked)
 
     monkeypatch.setattr(Anchored, "forward", noting)
     make(*bowl, recipe=Recipe(epochs=2, batch_size=4), n_anchors=3, pairing="shared").fit()

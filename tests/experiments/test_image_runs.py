@@ -168,7 +168,7 @@ def test_hidden_anchors_and_uniform_targets_row_by_row():
     rows = torch.arange(6).flip(0)[None]
 
     def losses(masked):
-        logs = net(x, rows, masked).log_softmax(1).detach()
+        logs = net(x, anchors=rows, masked=masked).log_softmax(1).detach()
         return torch.where(masked, -logs.mean(1), -logs[torch.arange(6), y])
 
     uniform = image_networks._objective(Kind("ResNet20", anchored=True, mask=0.5, masked_target="uniform"))
@@ -231,7 +231,9 @@ def test_both_readings_are_asked_for_by_the_anchors():
     with torch.no_grad():
         for hidden in (False, True):
             under = [anchor.expand_as(x)[None] for anchor in net.anchors]
-            readings.append(torch.stack([net(x, anchors, torch.tensor(hidden)) for anchors in under]))
+            readings.append(
+                torch.stack([net(x, anchors=anchors, masked=torch.tensor(hidden)) for anchors in under])
+            )
     np.testing.assert_allclose(shown, readings[0], atol=2e-2)  # kept as float16
     np.testing.assert_allclose(both, (readings[0] + readings[1]) / 2, atol=2e-2)
     assert np.abs(both - shown).max() > 0.1

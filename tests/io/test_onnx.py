@@ -242,7 +242,7 @@ def test_networks(kind, link, tmp_path):
     assert not list(tmp_path.glob("*.data")), "weights are inside"
     assert net.training, "training may go on"
     for n in (1, 2, 7):
-        posterior = net.posterior(3 * x[:n], link)
+        posterior = net.posterior(3 * x[:n], link=link)
         mean, var = posterior.mean, posterior.var
         if link is not None:
             mean, var = posterior.link_mean, posterior.link_var

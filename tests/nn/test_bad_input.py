@@ -76,7 +76,7 @@ def test_unknown_link(net):
     with pytest.raises(
         ValueError, match=r"link must be one of \['sigmoid', 'softmax'\] or None, got 'probit'\."
     ):
-        net.posterior(torch.randn(4, 5), "probit")
+        net.posterior(torch.randn(4, 5), link="probit")
 
 
 def test_outputs_that_are_no_tensor_or_have_other_rows():
@@ -212,7 +212,7 @@ def test_bad_loss_options(net):
         anchored_loss(by_row, nn.functional.mse_loss, x, y, masked_target="uniform")
     for masked in (torch.zeros(4, 1, dtype=torch.bool), torch.tensor(1), True):
         with pytest.raises(ValueError, match=r"masked must be a bool tensor of shape \(\) or \(4,\), got"):
-            net(x, torch.tensor([[1, 0, 3, 2]]), masked)
+            net(x, anchors=torch.tensor([[1, 0, 3, 2]]), masked=masked)
     with pytest.raises(TypeError, match="net must be an Anchored network or a wrapper of one, got Linear"):
         anchored_loss(nn.Linear(5, 2), nn.functional.mse_loss, x, y, masked_target="uniform")
 

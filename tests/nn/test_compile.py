@@ -81,7 +81,7 @@ def test_the_first_step_of_given_anchors_is_one_graph_after_a_check(conv_net, im
     net.check(images)
     assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
     rows = torch.arange(12).flip(0)[None]
-    assert torch.compile(net, backend="eager", fullgraph=True)(images, rows).shape == (12, 4)
+    assert torch.compile(net, backend="eager", fullgraph=True)(images, anchors=rows).shape == (12, 4)
 
 
 def test_the_network_inside_may_be_compiled():
@@ -93,3 +93,25 @@ def test_the_network_inside_may_be_compiled():
     found = net.posterior(x)
     torch.testing.assert_close(found.mean, expected.mean, rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(found.var, expected.var, rtol=1e-3, atol=1e-6)
+
+
+class Weighted(torch.nn.Module):
+    """Takes weights of its features, if there are any."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem, self.head = torch.nn.Linear(5, 8), torch.nn.Linear(8, 2)
+
+    def forward(self, x, weights=None):
+        h = self.stem(x).relu()
+        return {"out": self.head(h if weights is None else h * weights)}
+
+
+@pytest.mark.parametrize("further", [(), (torch.rand(6, 8),)])
+def test_further_inputs_and_a_chosen_output(further):
+    net, x = Anchored(Weighted(), n_anchors=3, train_anchors="reverse", output="out"), torch.randn(6, 5)
+    expected = net(x, *further)
+    found = torch.compile(net, backend="eager", fullgraph=True)(x, *further)
+    torch.testing.assert_close(found, expected)
+    expected = net.eval()(x, *further)
+    torch.testing.assert_close(torch.compile(net, backend="eager")(x, *further), expected)

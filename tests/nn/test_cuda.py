@@ -26,9 +26,9 @@ def test_another_device_says_the_same(net, tmp_path, monkeypatch):
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
     x = torch.randn(20, 3, 16, 16)
     net.save(tmp_path / "net")
-    expected = net.posterior(x, "softmax")
+    expected = net.posterior(x, link="softmax")
     for there in (copy.deepcopy(net).to("cuda"), load(tmp_path / "net", map_location="cuda")):
-        found = there.posterior(x.cuda(), "softmax")
+        found = there.posterior(x.cuda(), link="softmax")
         scale = float(expected.mean.abs().max())
         assert (found.mean.cpu() - expected.mean).abs().max() < 1e-4 * scale
         assert (found.std.cpu() - expected.std).abs().max() < 1e-4 * scale

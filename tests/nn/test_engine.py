@@ -96,7 +96,7 @@ def test_a_mask_hides_single_rows_where_the_network_says_so(table):
 
     def objective(net, batch):
         seen.append(batch.masked)
-        return nn.functional.mse_loss(net(batch.x, batch.anchors, batch.masked), batch.y)
+        return nn.functional.mse_loss(net(batch.x, anchors=batch.anchors, masked=batch.masked), batch.y)
 
     net = Anchored(MLP(3, hidden=(8,)).double(), 5, mask=0.4, mask_by="row")
     fit(net, *table, RECIPE, objective)
@@ -141,15 +141,15 @@ def test_the_wrong_layer_is_refused_before_the_first_step():
 def test_a_network_that_draws_its_own_anchors_is_noticed():
     x, rows = torch.randn(8, 3), torch.arange(8).flip(0)[None]
     for calls, drawn in (
-        ([(x, rows)], False),
-        ([(x, rows), (x,)], True),
-        ([(x,), (x, rows)], True),
+        ([rows], False),
+        ([rows, None], True),
+        ([None, rows], True),
     ):
         net = make().float()
         net.set_anchors(x)
         watch = PairingWatch(net)
-        for call in calls:
-            net(*call)
+        for anchors in calls:
+            net(x, anchors=anchors)
         net.eval()(x)
         assert watch.drawn == drawn
     watch = PairingWatch(net.train())

@@ -80,7 +80,7 @@ def measure(data, epochs):
     net.set_anchors(x)
     with torch.no_grad():
         plain_accuracy = float((plain(x_test).argmax(1) == y_test).float().mean())
-    posterior = net.posterior(torch.cat([x_test, other]), "softmax")
+    posterior = net.posterior(torch.cat([x_test, other]), link="softmax")
     accuracy = float((posterior.mean[: len(x_test)].argmax(1) == y_test).float().mean())
     # Spread over anchors widens the mean of the probabilities.
     entropy = torch.special.entr(posterior.link_mean).sum(1)

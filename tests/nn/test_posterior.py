@@ -10,6 +10,7 @@ from torch import nn
 
 from deltauq.core import get_encoding
 from deltauq.nn import MLP, Anchored, ResNet20
+from deltauq.nn._inputs import Inputs
 from deltauq.nn._pairing import WithGiven
 
 
@@ -22,8 +23,8 @@ def pair_by_pair(net, x):
     for k in range(len(net.anchors)):
         row = []
         for one in x:
-            reaching = tuple(net._reaching(block[k][None]) for block in blocks)
-            readings = [net._through(one[None], WithGiven(reaching, masked)) for masked in masks]
+            reaching = tuple(net._reaching(Inputs(block[k][None])) for block in blocks)
+            readings = [net._through(Inputs(one[None]), WithGiven(reaching, masked)) for masked in masks]
             row.append(torch.stack(readings).mean(0))
         outputs.append(torch.cat(row))
     return torch.stack(outputs)
@@ -104,7 +105,7 @@ def test_posterior_equals_every_pair(trained):
     net, shape = trained
     x = torch.randn(7, *shape).double()
     samples = pair_by_pair(net, x).detach()
-    posterior = net.posterior(x, "sigmoid", keep_samples=True)
+    posterior = net.posterior(x, link="sigmoid", keep_samples=True)
     torch.testing.assert_close(posterior.samples, samples, rtol=1e-9, atol=1e-9)
     # NumPy's moments, not ours.
     raw, linked = samples.numpy(), 1.0 / (1.0 + np.exp(-samples.numpy()))
@@ -242,9 +243,9 @@ def test_gradients_reach_the_input_when_asked_for(mlp):
     net.set_anchors(torch.randn(4, 5).double())
     x = torch.randn(3, 5).double()
     assert not net.posterior(x).mean.requires_grad
-    expected = net.posterior(x, "softmax", keep_samples=True)
+    expected = net.posterior(x, link="softmax", keep_samples=True)
     x.requires_grad_()
-    with_graph = net.posterior(x, "softmax", keep_samples=True)
+    with_graph = net.posterior(x, link="softmax", keep_samples=True)
     for name in ("mean", "var", "link_mean", "link_var", "samples"):
         torch.testing.assert_close(getattr(with_graph, name).detach(), getattr(expected, name))
     assert torch.autograd.gradcheck(lambda x: net.posterior(x).mean, x)
@@ -256,7 +257,10 @@ def test_gradients_reach_the_input_when_asked_for(mlp):
 def test_lower_precision_is_close_and_its_moments_are_not_low(conv_net, images):
     net = Anchored(conv_net, n_anchors=4)
     net(images)
-    exact, low = net.posterior(images, "softmax"), net.posterior(images, "softmax", autocast=torch.bfloat16)
+    exact, low = (
+        net.posterior(images, link="softmax"),
+        net.posterior(images, link="softmax", autocast=torch.bfloat16),
+    )
     assert low.mean.dtype == torch.float32
     torch.testing.assert_close(low.mean, exact.mean, rtol=0.1, atol=0.05)
     assert not torch.equal(low.mean, exact.mean)
@@ -330,8 +334,8 @@ def test_softmax_is_over_classes_alone():
     x = torch.randn(2, 3, 5, 5)
     for inputs in (x, x.clone().requires_grad_()):
         with pytest.raises(ValueError, match=r"takes outputs of shape \(n, classes\), got \(2, 4, 5, 5\)"):
-            net.posterior(inputs, "softmax")
-    assert net.posterior(x, "sigmoid").link_mean.shape == (2, 4, 5, 5)
+            net.posterior(inputs, link="softmax")
+    assert net.posterior(x, link="sigmoid").link_mean.shape == (2, 4, 5, 5)
 
 
 def test_no_layer_sees_more_anchors_than_the_budget_allows():

@@ -14,7 +14,7 @@ def test_a_predictor_of_lower_precision_gives_moments_in_float32(dtype, reading)
     net.set_anchors(torch.randn(10, 5))
     x = torch.randn(7, 5).to(dtype)
     mean, std = AnchorPredictor(net.to(dtype), "softmax")(x)
-    posterior = net.posterior(x, "softmax")
+    posterior = net.posterior(x, link="softmax")
     assert mean.dtype == std.dtype == posterior.mean.dtype == torch.float32
     torch.testing.assert_close(mean, posterior.link_mean, rtol=0, atol=1e-3)
     torch.testing.assert_close(std, posterior.link_var.sqrt(), rtol=0, atol=1e-3)

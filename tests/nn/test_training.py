@@ -132,14 +132,14 @@ def test_a_batch_of_one_meets_stored_anchors(mlp):
 def test_callers_may_pair_inputs_themselves(mlp):
     net, x = Anchored(mlp, n_anchors=4), torch.randn(6, 5)
     rows = torch.tensor([[5, 4, 3, 2, 1, 0]])
-    by_rows, by_values = net(x, rows), net(x, x[rows])
+    by_rows, by_values = net(x, anchors=rows), net(x, anchors=x[rows])
     torch.testing.assert_close(by_rows, by_values)
     assert net.anchors.numel() == 0
     tuples = torch.cat([torch.zeros_like(x), x - x.flip(0)], dim=1)
     expected = net.module[2](net.module[1](net.site.wide(tuples)))
-    torch.testing.assert_close(net.eval()(x, rows, torch.tensor(True)), expected)
+    torch.testing.assert_close(net.eval()(x, anchors=rows, masked=torch.tensor(True)), expected)
     with pytest.raises(ValueError, match=r"Difference\(\) takes 1 anchor"):
-        net(x, rows.expand(2, 6))
+        net(x, anchors=rows.expand(2, 6))
 
 
 def test_masking_takes_whole_batches_at_its_rate(mlp):
@@ -204,7 +204,7 @@ def test_loss_with_several_anchors_asks_for_consistency(mlp):
 def test_copies_of_a_batch_meet_rows_further_away(mlp, step):
     net, x, y = Anchored(mlp), torch.randn(16, 5), torch.randn(16, 2)
     here = torch.arange(16)
-    outputs = torch.cat([net(x, here.roll(k * step)[None]) for k in (1, 2, 3)])
+    outputs = torch.cat([net(x, anchors=here.roll(k * step)[None]) for k in (1, 2, 3)])
     spread = outputs.reshape(3, 16, 2).var(0, unbiased=False).mean()
     expected = F.mse_loss(outputs, torch.cat([y] * 3)) + 0.7 * spread
     words = {"n_anchors": 3, "consistency": 0.7, "anchors": here.roll(step)[None]}
@@ -294,7 +294,7 @@ def test_normalisations_learn_from_inputs_alone():
     for name, expected in plain[0].state_dict().items():
         torch.testing.assert_close(network[0].state_dict()[name], expected)
     assert network[0].training
-    net(x, torch.full((1, 20, 5), 100.0))
+    net(x, anchors=torch.full((1, 20, 5), 100.0))
     plain[0](x)
     torch.testing.assert_close(network[0].running_mean, plain[0].running_mean)
 
@@ -335,12 +335,12 @@ def test_given_anchors_may_be_tokens():
     with torch.no_grad():
         net.site.weight[:, :24] *= 2.0
     tokens, rows = torch.randint(50, (6, 3)), torch.tensor([[5, 4, 3, 2, 1, 0]])
-    torch.testing.assert_close(net(tokens, rows), net(tokens, tokens[rows]))
+    torch.testing.assert_close(net(tokens, anchors=rows), net(tokens, anchors=tokens[rows]))
     for given_anchors in (rows[:, :4], rows.float(), rows.bool()):
         with pytest.raises(
             ValueError, match=r"anchors must be rows of the batch, integers of shape \(e, 6\)"
         ):
-            net(tokens, given_anchors)
+            net(tokens, anchors=given_anchors)
 
 
 def test_an_average_over_the_weights_is_built_after_the_first_batch(mlp):

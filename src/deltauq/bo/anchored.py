@@ -304,7 +304,7 @@ class _OfPairs(nn.Module):
     def forward(self, pairs: Tensor) -> Tensor:
         """Return outputs of shape (p, m) for pairs of shape (p, 2 * d)."""
         x, anchors = pairs.chunk(2, dim=-1)
-        outputs: Tensor = self.net(x, anchors[None])
+        outputs: Tensor = self.net(x, anchors=anchors[None])
         return outputs
 
 

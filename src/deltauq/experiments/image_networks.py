@@ -207,7 +207,7 @@ def _uniform_where_masked(net: nn.Module, batch: Any) -> Tensor:
     import torch
     from torch.nn.functional import cross_entropy
 
-    outputs = net(batch.x, batch.anchors, batch.masked)
+    outputs = net(batch.x, anchors=batch.anchors, masked=batch.masked)
     to_label = cross_entropy(outputs, batch.y, reduction="none")
     return torch.where(batch.masked, -outputs.log_softmax(dim=1).mean(dim=1), to_label).mean()
 

@@ -141,7 +141,9 @@ def _under_own_anchors(net: nn.Module, run: Run, anchors: Anchors, n: int) -> It
 
     def function(mine: np.ndarray, x: Tensor, rows: Tensor) -> Tensor:
         under = as_tensor(train_images[mine[rows.numpy()]], run.kind, x.device)
-        outputs: Tensor = net(x, under[None], torch.zeros((), dtype=torch.bool, device=x.device))
+        outputs: Tensor = net(
+            x, anchors=under[None], masked=torch.zeros((), dtype=torch.bool, device=x.device)
+        )
         return outputs[None]
 
     yield from (partial(function, mine) for mine in drawn)

@@ -9,9 +9,11 @@ from deltauq.nn.anchored import Anchored
 from deltauq.nn.files import UnusableFileError, load, save
 from deltauq.nn.losses import anchored_loss, log_squared_error
 from deltauq.nn.networks import MLP, FourierFeatures, ResNet18, ResNet20
+from deltauq.nn.predictor import AnchorPredictor
 
 __all__ = [
     "MLP",
+    "AnchorPredictor",
     "Anchored",
     "FourierFeatures",
     "ResNet18",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -13,14 +13,15 @@ from torch import Tensor, nn
 
 from deltauq.core import Posterior, StreamingPosterior
 from deltauq.core.posterior import LINKS
+from deltauq.nn._inputs import Inputs
 from deltauq.nn._pairing import AnchorShare
 
 DEFAULT_BUDGET = {"cpu": 64 * 2**20}
 """Bytes for activations in one pass; on a CPU, small blocks that stay near its caches are also the faster."""
 ACCELERATOR_BUDGET = 2 * 2**30
 
-Pass = Callable[[Tensor, AnchorShare, bool], Tensor]
-"""``run(x, share, repeated)``: the outputs of shape (n_readings * k * n, ...), anchor by anchor."""
+Pass = Callable[[Inputs, AnchorShare, bool], Tensor]
+"""``run(inputs, share, repeated)``: the outputs of shape (n_readings * k * n, ...), anchor by anchor."""
 Shares = Callable[[int], Iterator[AnchorShare]]
 """``shares(k)``: what the anchors contribute, at most k of them at a time, computed when it is their turn."""
 
@@ -32,8 +33,9 @@ class Plan:
     Attributes
     ----------
     repeated : bool
-        Whether inputs enter the network once per anchor and reading. Otherwise they enter once and are
-        multiplied at the anchored layer, which a network that carries something past it may not bear.
+        Whether x enters the network once per anchor and reading. Otherwise it enters once and is multiplied
+        at the anchored layer, which a network that carries something past it may not bear. Row-wise further
+        inputs are repeated either way: they belong to what follows that layer.
     row_bytes : int
         Bytes of activations that one pair of input and anchor takes, all readings together.
     """
@@ -58,25 +60,28 @@ def check_budget(budget: int | None) -> None:
         raise ValueError(f"memory_budget must be at least 1 byte, got {budget}.")
 
 
-def make_plan(run: Pass, network: nn.Module, x: Tensor, share: AnchorShare) -> Plan:
+def make_plan(run: Pass, network: nn.Module, inputs: Inputs, share: AnchorShare) -> Plan:
     """Try both ways on a few rows: the fast one is taken if it says the same.
 
     Parameters
     ----------
     run : callable
     network : Module
-    x : tensor of shape (n, ...)
+    inputs : Inputs
     share : AnchorShare
         Of one anchor or two.
     """
-    x = x[:2].nan_to_num(0.0, 0.0, 0.0) if x.is_floating_point() else x[:2]
+    inputs = inputs.rows(0, 2)
+    x = inputs.x
+    if x.is_floating_point():
+        inputs = replace(inputs, x=x.nan_to_num(0.0, 0.0, 0.0))
     with torch.no_grad(), torch.autocast(x.device.type, enabled=False):
         with _recorded_bytes(network) as sizes:
-            plain = run(x, share, True)
+            plain = run(inputs, share, True)
         row_bytes = max(sizes, default=0) // max(1, len(share) * x.shape[0])
         try:
-            fast = run(x, share, False)
-        except (RuntimeError, ValueError, IndexError, TypeError):
+            fast = run(inputs, share, False)
+        except (RuntimeError, ValueError, IndexError, TypeError, AssertionError):
             return Plan(True, max(1, row_bytes))
     return Plan(not _agree(fast, plain), max(1, row_bytes))
 
@@ -122,10 +127,12 @@ def blocks(n_anchors: int, pairs: int) -> tuple[int, int]:
     return max(1, pairs // n_anchors), min(n_anchors, pairs)
 
 
-def mean_over_anchors(run: Pass, plan: Plan, x: Tensor, n_anchors: int, shares: Shares, pairs: int) -> Tensor:
+def mean_over_anchors(
+    run: Pass, plan: Plan, inputs: Inputs, n_anchors: int, shares: Shares, pairs: int
+) -> Tensor:
     """Return the mean of the outputs, of shape (n, ...), summed in float32 at least."""
     n_rows, n_parts = blocks(n_anchors, pairs)
-    rows = x.split(n_rows)
+    rows = inputs.split(n_rows)
     totals: list[Any] = [0.0] * len(rows)
     for share in shares(n_parts):
         for k, block in enumerate(rows):
@@ -138,7 +145,7 @@ def mean_over_anchors(run: Pass, plan: Plan, x: Tensor, n_anchors: int, shares: 
 def posterior_over_anchors(
     run: Pass,
     plan: Plan,
-    x: Tensor,
+    inputs: Inputs,
     n_anchors: int,
     shares: Shares,
     pairs: int,
@@ -151,18 +158,18 @@ def posterior_over_anchors(
     Anchors are the outer loop: their share is computed once, and only that of one block is held.
     """
     n_rows, n_parts = blocks(n_anchors, pairs)
-    rows = x.split(n_rows)
+    rows = inputs.split(n_rows)
     # A graph holds every output anyway.
     streaming = not torch.is_grad_enabled()
     streams = [StreamingPosterior(link, keep_samples) for _ in rows]
 
-    def outputs_of(block: Tensor, share: AnchorShare) -> Tensor:
+    def outputs_of(block: Inputs, share: AnchorShare) -> Tensor:
         outputs = under_anchors(run(block, share, plan.repeated), share)
         _check_link(link, outputs[0])
         return outputs
 
     # One anchor after the other keeps a GPU waiting longer than the network does; a CPU is faster so.
-    if streaming and x.is_cuda and n_parts == n_anchors:
+    if streaming and inputs.x.is_cuda and n_parts == n_anchors:
         (share,) = shares(n_parts)
         return _joined([_from_samples(outputs_of(block, share), link, keep_samples) for block in rows])
     samples: list[list[Tensor]] = [[] for _ in rows]

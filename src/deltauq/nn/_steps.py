@@ -43,8 +43,7 @@ class PairingWatch:
         module.register_forward_pre_hook(self._see, with_kwargs=True)
 
     def _see(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        given = args[1] if len(args) > 1 else kwargs.get("anchors")
-        self.drawn = self.drawn or (module.training and given is None)
+        self.drawn = self.drawn or (module.training and kwargs.get("anchors") is None)
 
 
 class GraphedStep:

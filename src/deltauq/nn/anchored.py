@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from os import PathLike
 from typing import Any
@@ -22,6 +22,7 @@ from deltauq.nn._inference import (
     norms_evaluating,
     posterior_over_anchors,
 )
+from deltauq.nn._inputs import Inputs
 from deltauq.nn._masking import Masking
 from deltauq.nn._pairing import (
     IN_BATCH,
@@ -37,7 +38,7 @@ from deltauq.nn._pairing import (
 )
 from deltauq.nn._site import Site
 from deltauq.nn._store import AnchorStore
-from deltauq.nn._surgery import INITS, anchor_entry, anchor_stem
+from deltauq.nn._surgery import INITS, anchor_entry, anchor_stem, some
 from deltauq.nn._trace import check_calls, recorded_calls
 
 
@@ -55,18 +56,24 @@ class Anchored(Masking, AnchorStore):
     Parameters
     ----------
     module : Module
-        A network that takes one tensor of shape (n, ...). It is changed in place: give a copy to keep it.
+        A network whose first input is a tensor of shape (n, ...). It is changed in place: give a copy to keep
+        it.
     n_anchors : int, default=10
         K, the anchors that are kept.
     encoding : {"difference", "identity", "two-anchor"} or Encoding
     at : str, optional
-        Name of a layer: anchor the tensor that enters it, through a projection that begins as the one that
-        reads the input back. Inference then takes K passes only of what follows.
+        Name of a layer, as in ``module.named_modules()``: anchor the tensor that enters it, through a
+        projection in front of it that begins as the identity in X. Inference then takes K passes only of what
+        follows. For embeddings, heads of a backbone, and layers other than Linear and Conv.
     stem : str, optional
-        Name of the layer that takes the input, where it is not the first Linear or Conv registered.
+        Name of the Linear or Conv layer that takes the input and is widened, where it is not the first one
+        registered in ``__init__``. At most one of `at` and `stem` may be given.
     init : {"random", "pretrained"}
         Weights of the widened layer: new ones, or those it had, in every block, so that the network
         computes what it computed before.
+    output : str or int, optional
+        Key or index of the output to predict, where the network returns a dict or a tuple; the Anchored
+        network then returns this one alone. It may be set after training, which sees all of them until then.
     mask : float, default=0
         Probability of [0, X - R] in training, the anchors hidden.
     mask_by : {"batch", "row"}
@@ -88,6 +95,12 @@ class Anchored(Masking, AnchorStore):
 
     Notes
     -----
+    Further inputs, as in ``net(x, mask)`` or ``net(x, mask=mask)``, are passed on to the network; only x is
+    anchored. A tensor whose first dimension is the batch size is row-wise: it is repeated and cut along with
+    the rows of x. Anything else is passed unchanged. A tensor that all rows share must not have the batch
+    size as its first dimension: make it a buffer of the network. Stored anchors are first inputs alone, so
+    row-wise inputs may not change what enters the anchored layer.
+
     Once in evaluation, a network may be used by several threads. What the anchors contribute to the anchored
     layer is computed anew in every call, once for all of its inputs: few calls with many rows are cheaper.
 
@@ -104,6 +117,7 @@ class Anchored(Masking, AnchorStore):
         at: str | None = None,
         stem: str | None = None,
         init: str = "random",
+        output: str | int | None = None,
         mask: float = 0.0,
         mask_by: str = "batch",
         reading: str = "shown",
@@ -120,7 +134,7 @@ class Anchored(Masking, AnchorStore):
         self.mask, self.mask_by, self.reading = mask, mask_by, reading
         self.encoding = get_encoding(encoding)
         self.train_anchors = get_train_anchors(train_anchors)
-        self.at, self.init = at, init
+        self.at, self.init, self.output = at, init, output
         if at is None:
             self.module, self.site_name = anchor_stem(module, self.encoding, stem, init)
         else:
@@ -138,12 +152,21 @@ class Anchored(Masking, AnchorStore):
         assert isinstance(site, Site)
         return site
 
-    def forward(self, x: Tensor, anchors: Tensor | None = None, masked: Tensor | None = None) -> Tensor:
+    def forward(
+        self,
+        x: Tensor,
+        *args: Any,
+        anchors: Tensor | None = None,
+        masked: Tensor | None = None,
+        **kwargs: Any,
+    ) -> Tensor:
         """Return outputs under one anchor per input in ``train()``, their mean over anchors in ``eval()``.
 
         Parameters
         ----------
         x : tensor of shape (n, ...)
+        *args, **kwargs
+            Further inputs of the network, passed through; see the notes of the class.
         anchors : int tensor of shape (e, n), or tensor of shape (e, n, ...), optional
             The e anchors of each input's tuple, for those who pair inputs themselves: as rows of this batch,
             or as inputs. In either mode outputs are then those under these anchors, and nothing is
@@ -155,26 +178,32 @@ class Anchored(Masking, AnchorStore):
         -------
         outputs : tensor of shape (n, ...)
         """
+        if torch.compiler.is_exporting():
+            raise RuntimeError(
+                "torch.export cannot trace an Anchored network: export deltauq.nn.AnchorPredictor(net), "
+                "which returns mean and standard deviation, or write ONNX by deltauq.io.export_onnx."
+            )
         self._check_rows(x, "inputs")
+        inputs = Inputs(x, args, kwargs)
         if anchors is not None:
-            return self._through(x, self._given_pairing(x.shape[0], anchors, masked))
+            return self._through(inputs, self._given_pairing(inputs, anchors, masked))
         if self.training:
-            outputs = self._through(x, self._train_pairing(x))
+            outputs = self._through(inputs, self._train_pairing(inputs))
             self._remember(x[: x.shape[0] // self._copies])
             return outputs
         anchors = self._stored(x)
-        plan = self._plan(x, anchors)
-        pairs = plan.pairs(None, x.device)
-        return mean_over_anchors(self._run, plan, x, len(anchors), self._shares(anchors), pairs)
+        plan, shares = self._plan(inputs, anchors), self._shares(inputs, anchors)
+        return mean_over_anchors(self._run, plan, inputs, len(anchors), shares, plan.pairs(None, x.device))
 
     def posterior(
         self,
         x: Tensor,
+        *args: Any,
         link: str | None = None,
-        *,
         keep_samples: bool = False,
         memory_budget: int | None = None,
         autocast: torch.dtype | None = None,
+        **kwargs: Any,
     ) -> Posterior:
         """Return mean and variance of the outputs over the stored anchors.
 
@@ -184,6 +213,8 @@ class Anchored(Masking, AnchorStore):
         Parameters
         ----------
         x : tensor of shape (n, ...)
+        *args, **kwargs
+            Further inputs of the network, passed through; see the notes of the class.
         link : {"sigmoid", "softmax"}, optional
             Also return the moments behind this link.
         keep_samples : bool, default=False
@@ -208,15 +239,15 @@ class Anchored(Masking, AnchorStore):
         lower = nullcontext() if autocast is None else torch.autocast(x.device.type, autocast)
         graph = torch.set_grad_enabled(torch.is_grad_enabled() and x.requires_grad)
         with evaluating(self), graph, lower:
-            anchors = self._stored(x)
-            plan = self._plan(x, anchors)
-            pairs, shares = plan.pairs(memory_budget, x.device), self._shares(anchors)
+            inputs, anchors = Inputs(x, args, kwargs), self._stored(x)
+            plan, shares = self._plan(inputs, anchors), self._shares(inputs, anchors)
+            pairs = plan.pairs(memory_budget, x.device)
             return posterior_over_anchors(
-                self._run, plan, x, len(anchors), shares, pairs, link=link, keep_samples=keep_samples
+                self._run, plan, inputs, len(anchors), shares, pairs, link=link, keep_samples=keep_samples
             )
 
     @torch.no_grad()
-    def check(self, x: Tensor) -> None:
+    def check(self, x: Tensor, *args: Any, **kwargs: Any) -> None:
         """See whether the right layer is anchored, by a pass that learns nothing.
 
         The first pass of a network does so anyway, and a compiler has to leave that one alone. Those who
@@ -225,11 +256,16 @@ class Anchored(Masking, AnchorStore):
         Parameters
         ----------
         x : tensor of shape (n, ...)
+        *args, **kwargs
+            Further inputs of the network.
         """
         self._check_rows(x, "inputs")
         if not self._checked:
             with norms_evaluating(self.module):
-                self._through(x, WithinBatch(reversal(x.shape[0], self.encoding.n_anchors, x.device)))
+                self._through(
+                    Inputs(x, args, kwargs),
+                    WithinBatch(reversal(x.shape[0], self.encoding.n_anchors, x.device)),
+                )
 
     @contextmanager
     def seeing_copies(self, copies: int) -> Iterator[None]:
@@ -244,16 +280,35 @@ class Anchored(Masking, AnchorStore):
             self._copies = 1
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write weights and anchors to a safetensors file; see `deltauq.nn.load`."""
+        """Write weights, buffers and anchors to a safetensors file, with the options of this network.
+
+        The code of the network is not in it: `deltauq.nn.load` rebuilds the networks of `deltauq.nn`, and
+        `Anchored.load` reads the file into a network that you have constructed.
+
+        Parameters
+        ----------
+        path : path
+            Written anew if it exists.
+        """
         from deltauq.nn.files import save
 
         save(self, path)
 
     def load(self, path: str | PathLike[str]) -> None:
-        """Read weights and anchors that a network of the same architecture has saved.
+        """Read weights, buffers and anchors that a network of the same architecture has saved.
 
-        They are moved to this network's device; its mask and reading stay its own, with a warning where the
-        reading is another. Nothing is unpickled, and the file's own hash is checked.
+        Construct the network as it was constructed before: the same module, wrapped with the same `encoding`
+        and the same `at` or `stem`. What differs is refused, and leaves this network as it was. All other
+        options (`output`, `mask`, `mask_by`, `reading`, `train_anchors`, `n_anchors`) are not read: give them
+        again. Another `reading` than the file's is warned of.
+
+        Tensors are moved to this network's device, and its mode stays: call ``eval()`` to predict. Nothing is
+        unpickled, and the file's own hash is checked.
+
+        Parameters
+        ----------
+        path : path
+            Of a file that `save` has written.
         """
         from deltauq.nn.files import load_into
 
@@ -262,12 +317,14 @@ class Anchored(Masking, AnchorStore):
     def extra_repr(self) -> str:
         """Name what sets this network apart."""
         place = f"at={self.at!r}" if self.at is not None else f"stem={self.site_name!r}"
+        output = "" if self.output is None else f", output={self.output!r}"
         masks = bool(self.mask) or self.reading != "shown"
         mask = f", mask={self.mask}, mask_by={self.mask_by!r}, reading={self.reading!r}" if masks else ""
-        return f"n_anchors={self.n_anchors}, encoding={self.encoding}, {place}{mask}"
+        return f"n_anchors={self.n_anchors}, encoding={self.encoding}, {place}{output}{mask}"
 
-    def _given_pairing(self, n: int, anchors: Tensor, masked: Tensor | None) -> Pairing:
-        """Return the pairing that the caller asks for, for n inputs."""
+    def _given_pairing(self, inputs: Inputs, anchors: Tensor, masked: Tensor | None) -> Pairing:
+        """Return the pairing that the caller asks for."""
+        n = inputs.x.shape[0]
         if anchors.ndim == 0 or anchors.shape[0] != self.encoding.n_anchors:
             raise ValueError(
                 f"{self.encoding} takes {self.encoding.n_anchors} anchor(s) a tuple, "
@@ -278,7 +335,7 @@ class Anchored(Masking, AnchorStore):
         ):
             raise ValueError(f"masked must be a bool tensor of shape () or ({n},), got {masked!r:.60}.")
         if anchors.ndim > 2:
-            return WithGiven(tuple(self._reaching(block) for block in anchors.unbind()), masked)
+            return WithGiven(self._all_reaching(inputs, anchors.unbind()), masked)
         if anchors.is_floating_point() or anchors.dtype == torch.bool or anchors.shape[1:] != (n,):
             raise ValueError(
                 f"anchors must be rows of the batch, integers of shape (e, {n}), or inputs, e for each "
@@ -286,8 +343,9 @@ class Anchored(Masking, AnchorStore):
             )
         return WithinBatch(anchors.unbind(), masked)
 
-    def _train_pairing(self, x: Tensor) -> Pairing:
+    def _train_pairing(self, inputs: Inputs) -> Pairing:
         """Return which anchors a training batch meets."""
+        x = inputs.x
         n, n_sources = x.shape[0], self.encoding.n_anchors
         masked = self._draw_mask(n, x.device)
         if isinstance(self.train_anchors, AnchorPrior):
@@ -301,40 +359,45 @@ class Anchored(Masking, AnchorStore):
         else:
             copies = self._copies if n % self._copies == 0 else 1
             return WithinBatch(IN_BATCH[self.train_anchors](n, n_sources, x.device, copies), masked)
-        return WithGiven(tuple(self._reaching(anchors) for anchors in drawn), masked)
+        return WithGiven(self._all_reaching(inputs, drawn), masked)
 
     @torch.compiler.disable
-    def _plan(self, x: Tensor, anchors: Tensor) -> Plan:
+    def _plan(self, inputs: Inputs, anchors: Tensor) -> Plan:
         """Return how to run the network with these anchors."""
         # One input, or one anchor, bears what several do not: a plan made for it is good for no other.
-        key = (x.shape[1:], x.dtype, x.shape[0] > 1, anchors.shape[0] > 1, self.reading)
+        key = (inputs.signature(), inputs.x.shape[0] > 1, anchors.shape[0] > 1, self.reading)
         if key not in self._plans:
-            two = next(self._shares(anchors[:2])(2))
-            self._plans[key] = make_plan(self._run, self.module, x, two)
+            self._check_further_inputs(inputs)
+            two = next(self._shares(inputs, anchors[:2])(2))
+            self._plans[key] = make_plan(self._run, self.module, inputs, two)
         return self._plans[key]
 
-    def _shares(self, anchors: Tensor) -> Shares:
+    def _shares(self, inputs: Inputs, anchors: Tensor) -> Shares:
         """Return a way to compute what the anchors contribute to the anchored layer, some at a time."""
         blocks, hidden_too = self.encoding.tuples(anchors), self._reads_hidden()
 
         def shares(at_most: int) -> Iterator[AnchorShare]:
             for part in zip(*(block.split(at_most) for block in blocks), strict=True):
-                yield self._share(part, hidden_too)
+                yield self._share(inputs, part, hidden_too)
 
         return shares
 
     @torch.compiler.disable
-    def _share(self, blocks: tuple[Tensor, ...], hidden_too: bool) -> AnchorShare:
+    def _share(self, inputs: Inputs, blocks: tuple[Tensor, ...], hidden_too: bool) -> AnchorShare:
         """Return what some tuples of anchors contribute to the anchored layer."""
-        return self.site.anchor_share(tuple(self._reaching(block) for block in blocks), hidden_too)
+        return self.site.anchor_share(self._all_reaching(inputs, blocks), hidden_too)
 
-    def _reaching(self, anchors: Tensor) -> Tensor:
-        """Return anchors as they reach the anchored layer; normalisations learn nothing from them."""
+    def _all_reaching(self, inputs: Inputs, blocks: Iterable[Tensor]) -> tuple[Tensor, ...]:
+        """Return anchors as they reach the anchored layer, without the further inputs of any row."""
+        return tuple(self._reaching(inputs.for_anchors(block)) for block in blocks)
+
+    def _reaching(self, inputs: Inputs) -> Tensor:
+        """Return inputs as they reach the anchored layer; normalisations learn nothing from them."""
         current = self.site.current
         current.pairing = StopHere()
         try:
             with norms_evaluating(self.module):
-                self.module(anchors)
+                self.module(inputs.x, *inputs.args, **inputs.kwargs)
         except Reached as reached:
             return reached.tensor
         finally:
@@ -344,14 +407,28 @@ class Anchored(Masking, AnchorStore):
             "name another by stem= or at=."
         )
 
-    def _run(self, x: Tensor, share: AnchorShare, repeated: bool) -> Tensor:
+    def _check_further_inputs(self, inputs: Inputs) -> None:
+        """Refuse row-wise further inputs that change what enters the anchored layer: anchors have none."""
+        if not inputs.has_row_wise():
+            return
+        others = inputs.replace(inputs.x, lambda tensor: (tensor == 0).to(tensor.dtype))
+        with torch.no_grad(), evaluating(self):
+            entering, changed = self._reaching(inputs), self._reaching(others)
+        if entering.shape != changed.shape or not torch.allclose(entering, changed, equal_nan=True):
+            raise ValueError(
+                f"further inputs change what enters the anchored layer {self.site_name!r}, and stored "
+                "anchors have none: name the layer that the first input enters by stem= or at=, or make them "
+                "part of the first input."
+            )
+
+    def _run(self, inputs: Inputs, share: AnchorShare, repeated: bool) -> Tensor:
         """Return the outputs for all pairs of inputs and anchors, of shape (n_readings * k * n, ...)."""
-        k, n = share.part.shape[0], x.shape[0]
-        rows = x.repeat(k, *[1] * (x.ndim - 1)) if repeated else x
-        outputs = self._through(rows, WithEvery(share, repeated))
+        k, n = share.part.shape[0], inputs.x.shape[0]
+        outputs = self._through(inputs.repeat(k, x_too=repeated), WithEvery(share, repeated))
         if not isinstance(outputs, Tensor):
             raise TypeError(
-                f"the mean over anchors needs a network that returns a tensor, got {type(outputs).__name__}."
+                f"the mean over anchors needs a network that returns a tensor, got {type(outputs).__name__}. "
+                f"Name one of its outputs by output=: {_names_of(outputs)}."
             )
         if outputs.ndim == 0 or outputs.shape[0] != k * n:
             raise ValueError(
@@ -360,26 +437,48 @@ class Anchored(Masking, AnchorStore):
             )
         return outputs
 
-    def _through(self, x: Tensor, pairing: Pairing) -> Tensor:
+    def _through(self, inputs: Inputs, pairing: Pairing) -> Tensor:
         """Run the network with this pairing at the anchored layer."""
         if not self._checked:
-            return self._through_checked(x, pairing)
+            return self._through_checked(inputs, pairing)
         current = self.site.current
         current.pairing = pairing
         try:
-            return self.module(x)
+            outputs = self.module(inputs.x, *inputs.args, **inputs.kwargs)
         finally:
             current.pairing = None
+        return outputs if self.output is None else _selected(outputs, self.output)
 
     @torch.compiler.disable
-    def _through_checked(self, x: Tensor, pairing: Pairing) -> Tensor:
+    def _through_checked(self, inputs: Inputs, pairing: Pairing) -> Tensor:
         """Run the network, and see for once whether the right layer is anchored."""
         self._checked = True
         try:
             with recorded_calls(self.module) as calls:
-                outputs = self._through(x, pairing)
-            check_calls(calls, self.site_name, x.shape[0])
+                outputs = self._through(inputs, pairing)
+            check_calls(calls, self.site_name, inputs.x.shape[0])
+            self._check_further_inputs(inputs)
         except BaseException:
             self._checked = False
             raise
         return outputs
+
+
+def _selected(outputs: Any, name: str | int) -> Tensor:
+    """Return one of several outputs."""
+    if isinstance(outputs, Tensor):
+        raise ValueError(f"the network returns one tensor: leave out output={name!r}.")
+    try:
+        selected: Tensor = outputs[name]
+    except (LookupError, TypeError):
+        raise ValueError(f"output={name!r} names no output of the network: {_names_of(outputs)}.") from None
+    return selected
+
+
+def _names_of(outputs: Any) -> str:
+    """Return what the outputs of a network are called, as one line."""
+    if isinstance(outputs, Mapping):
+        return some([repr(name) for name in outputs])
+    if isinstance(outputs, tuple | list):
+        return some([str(k) for k in range(len(outputs))])
+    return f"none in a {type(outputs).__name__}, which is no dict, tuple or list"

@@ -17,6 +17,7 @@ from lightning_fabric import Fabric
 from torch import Tensor, nn
 
 from deltauq.core import AnchorPrior
+from deltauq.nn._inputs import check_one_input
 from deltauq.nn._pairing import IN_BATCH
 from deltauq.nn._steps import GraphedStep, PairingWatch, Step
 from deltauq.nn.anchored import Anchored
@@ -54,7 +55,7 @@ def supervised(criterion: Callable[[Tensor, Tensor], Tensor]) -> Objective:
     def objective(net: nn.Module, batch: Batch) -> Tensor:
         if batch.anchors is None:
             return criterion(net(batch.x), batch.y)
-        return criterion(net(batch.x, batch.anchors, batch.masked), batch.y)
+        return criterion(net(batch.x, anchors=batch.anchors, masked=batch.masked), batch.y)
 
     return objective
 
@@ -83,7 +84,8 @@ def fit(
     Parameters
     ----------
     net : Module
-        Moved to Fabric's device. An `Anchored` one keeps inputs of the training data as its anchors in the
+        Of one input; a network of several needs a training loop of your own. Moved to Fabric's device. An
+        `Anchored` one keeps inputs of the training data as its anchors in the
         end, unless `set_anchors` was called; its own mask counts where the recipe has none.
     x : tensor of shape (n, ...)
         See `Epochs`. Copied to the device once, and kept there for the length of the run.
@@ -109,6 +111,8 @@ def fit(
     history : History
     """
     y = check_data(x, y)
+    if objective is None or isinstance(net, Anchored):
+        check_one_input(net, "the training engine")
     if objective is None:
         check_labels(y)
         objective = supervised(criterion_for(y))

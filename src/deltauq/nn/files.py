@@ -15,6 +15,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from deltauq.core.encoding import ENCODINGS
+from deltauq.nn._inputs import Inputs
 from deltauq.nn._pairing import IN_BATCH
 from deltauq.nn.anchored import Anchored
 from deltauq.nn.networks import NETWORKS
@@ -62,7 +63,9 @@ def save(net: Anchored, path: str | PathLike[str]) -> None:
 
 
 def load(path: str | PathLike[str], map_location: str | torch.device = "cpu") -> Anchored:
-    """Rebuild a network from its file.
+    """Rebuild one of the networks of `deltauq.nn` from its file.
+
+    For a network of your own, construct it, wrap it in `Anchored` and call `Anchored.load`.
 
     Parameters
     ----------
@@ -77,12 +80,17 @@ def load(path: str | PathLike[str], map_location: str | torch.device = "cpu") ->
     """
     description, tensors = _read(path)
     network = description["network"]
-    if network["name"] not in NETWORKS or network.get("config") is None:
-        raise UnusableFileError(
-            f"{path} holds a {network['name']}, which only its own code can build: construct it, wrap it in "
-            "Anchored, and call net.load(path)."
-        )
     anchored = description["anchored"]
+    if network["name"] not in NETWORKS or network.get("config") is None:
+        options = [
+            f"{name}={anchored[name]!r:.80}"
+            for name in ("encoding", "at", "stem")
+            if isinstance(anchored.get(name), str)
+        ]
+        raise UnusableFileError(
+            f"{path} holds a {network['name']}, which only its own code can build: construct it, wrap it by "
+            f"net = Anchored(network, {', '.join(options)}), and call net.load(path)."
+        )
     if not all(isinstance(anchored.get(word), str) for word in ("encoding", "train_anchors")):
         raise UnusableFileError(
             f"{path} holds an encoding or prior of your own: construct the network and call net.load(path)."
@@ -96,7 +104,7 @@ def load(path: str | PathLike[str], map_location: str | torch.device = "cpu") ->
     net.eval()
     try:
         if net.anchors.numel():
-            net._reaching(net.anchors[:1])
+            net._reaching(Inputs(net.anchors[:1]))
     except (TypeError, ValueError, RuntimeError, IndexError):
         shape = tuple(net.anchors.shape)
         raise UnusableFileError(

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from deltauq.nn._inputs import Inputs
 from deltauq.nn.anchored import Anchored
 
 MASKED_TARGETS = ("label", "uniform")
@@ -59,6 +61,7 @@ def anchored_loss(
     consistency: float = 0.0,
     masked_target: str = "label",
     anchors: Tensor | None = None,
+    **kwargs: Any,
 ) -> Tensor:
     """Return the loss of one training step, in one pass.
 
@@ -83,6 +86,8 @@ def anchored_loss(
     anchors : int tensor of shape (e, n), optional
         For those who pair inputs themselves: rows of this batch, which is in random order. The first copy of
         a row meets these, the k-th the row that is k times as far from it; nothing is masked or remembered.
+    **kwargs
+        Further inputs of the network, by keyword; row-wise ones are repeated with the batch.
 
     Returns
     -------
@@ -100,12 +105,12 @@ def anchored_loss(
         raise ValueError("with anchors given nothing is masked: masked_target must be 'label'.")
     if masked_target == "uniform" and _unwrapped(net).mask_by != "batch":
         raise ValueError("masked_target='uniform' needs a network with mask_by='batch'.")
-    inputs = torch.cat([x] * n_anchors)
+    inputs = Inputs(x, kwargs=kwargs).repeat(n_anchors)
     if anchors is not None:
-        outputs = net(inputs, _of_copies(anchors, len(x), n_anchors))
+        outputs = net(inputs.x, anchors=_of_copies(anchors, len(x), n_anchors), **inputs.kwargs)
     else:
         with _unwrapped(net).seeing_copies(n_anchors) if n_anchors > 1 else nullcontext():
-            outputs = net(inputs)
+            outputs = net(inputs.x, **inputs.kwargs)
     loss = criterion(outputs, torch.cat([y] * n_anchors))
     if masked_target == "uniform":
         to_uniform = -outputs.log_softmax(dim=1).mean()

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state
 
+from deltauq.nn._inputs import check_one_input
 from deltauq.nn._pairing import IN_BATCH
 from deltauq.nn.anchored import Anchored
 from deltauq.nn.engine import check_data, check_labels, criterion_for, keep_anchors
@@ -41,8 +42,8 @@ def fit_many(
     Parameters
     ----------
     nets : sequence of m Modules
-        Without norms that keep running statistics, which cannot be stacked, and without masks. On one
-        device, where x is taken too.
+        Of one input, without norms that keep running statistics, which cannot be stacked, and without masks.
+        On one device, where x is taken too.
     x, y : tensors of shape (n, ...)
     recipe : Recipe
         Precision, compilation, augmentation and channels-last are for single networks and not used here.
@@ -71,6 +72,7 @@ def fit_many(
         criterion = criterion_for(y)
     check_stackable(nets, recipe)
     first = nets[0]
+    check_one_input(first, "fit_many")
     device = next(first.parameters()).device
     x, y = x.to(device), y.to(device)
     seeds = list(seeds) if seeds is not None else [recipe.seed + k for k in range(len(nets))]
@@ -86,8 +88,8 @@ def fit_many(
     skeleton = copy.deepcopy(first).to("meta")
 
     def loss_of(p: dict[str, Tensor], b: dict[str, Tensor], xb: Tensor, yb: Tensor, pairs: Tensor) -> Tensor:
-        arguments = (xb, pairs) if n_sources else (xb,)
-        return criterion(functional_call(skeleton, (p, b), arguments), yb)
+        keywords = {"anchors": pairs} if n_sources else {}
+        return criterion(functional_call(skeleton, (p, b), (xb,), keywords), yb)
 
     losses_of = torch.vmap(loss_of, randomness="different")
     optimizer = recipe.make_optimizer(params.values(), graphed=False)

@@ -1,0 +1,338 @@
+"""Further inputs are passed through, and follow their rows; of several outputs one is taken."""
+
+import copy
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch import nn
+
+from deltauq.nn import MLP, Anchored, AnchorPredictor, anchored_loss
+from deltauq.nn._inputs import Inputs
+from deltauq.nn._pairing import WithGiven
+from deltauq.nn.engine import fit
+from deltauq.nn.recipe import Recipe
+from deltauq.nn.vectorised import fit_many
+
+T = 4
+"""Tokens of a sequence."""
+
+
+class Encoder(nn.Module):
+    """A transformer over sequences of 5 features, some of whose tokens are padding."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Linear(5, 8)
+        layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True, dropout=0.0)
+        self.encoder = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+        self.head = nn.Linear(8, 3)
+
+    def forward(self, x, padding=None, *, causal=None):
+        h = self.encoder(self.stem(x), mask=causal, src_key_padding_mask=padding)
+        if padding is None:
+            return self.head(h.mean(1))
+        kept = (~padding)[..., None]
+        return self.head((h * kept).sum(1) / kept.sum(1))
+
+
+class Conditioned(nn.Module):
+    """Takes a second vector behind its first layer, and the input past it if it is to."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem, self.condition, self.head = nn.Linear(5, 5), nn.Embedding(7, 5), nn.Linear(5, 2)
+
+    def forward(self, x, c, scale=None, past=False):
+        h = self.stem(x).tanh() + self.condition(c)
+        h = h if scale is None else h * scale
+        return self.head(h + x if past else h)
+
+
+def padding(n):
+    """Return a mask of tokens that are padding, another one for every row."""
+    return torch.arange(T) >= torch.arange(n)[:, None] % T + 1
+
+
+CASES = {
+    "padding": (Encoder, (T, 5), {}, lambda n: ((padding(n),), {})),
+    "padding by keyword": (Encoder, (T, 5), {}, lambda n: ((), {"padding": padding(n)})),
+    "padding, in front of the encoder": (Encoder, (T, 5), {"at": "encoder"}, lambda n: ((padding(n),), {})),
+    "causal mask, the same for all rows": (
+        Encoder,
+        (T, 5),
+        {},
+        lambda n: ((), {"causal": torch.ones(T, T).triu(1).bool()}),
+    ),
+    "both masks, both readings": (
+        Encoder,
+        (T, 5),
+        {"mask": 0.5, "reading": "both"},
+        lambda n: ((padding(n),), {"causal": torch.ones(T, T).triu(1).bool()}),
+    ),
+    "condition": (Conditioned, (5,), {}, lambda n: ((torch.arange(n) % 7,), {})),
+    "condition and the input past the layer": (
+        Conditioned,
+        (5,),
+        {"encoding": "two-anchor"},
+        lambda n: ((torch.arange(n) % 7, torch.arange(5.0)), {"past": True}),
+    ),
+}
+
+
+@pytest.fixture(params=CASES, name="case")
+def _case(request):
+    """A network after a few steps of training, 9 inputs, and further ones for n of them."""
+    make, shape, options, further = CASES[request.param]
+    torch.manual_seed(0)
+    net = Anchored(make(), n_anchors=5, **options)
+    for parameter in net.site.parameters():
+        nn.init.normal_(parameter, std=0.5)  # a projection that reads the input back shows no anchor
+    net(torch.randn(16, *shape), *further(16)[0], **further(16)[1])
+    return net.double(), torch.randn(9, *shape).double(), further
+
+
+def inputs_of(x, further):
+    args, kwargs = further(len(x))
+    return Inputs(x, tuple(v.double() if v.is_floating_point() else v for v in args), kwargs)
+
+
+def pair_by_pair(net, inputs):
+    """Return the output of every row under every anchor, one at a time, of shape (K, n, ...)."""
+    net = copy.deepcopy(net).eval()
+    masks = [torch.tensor(hidden) for hidden in ((False, True) if net.reading == "both" else (False,))]
+    blocks = net.encoding.tuples(net.anchors)
+
+    def output(one, k):
+        given = net._all_reaching(one, [block[k][None] for block in blocks])
+        return torch.stack([net._through(one, WithGiven(given, masked)) for masked in masks]).mean(0)
+
+    rows = inputs.split(1)
+    return torch.stack(
+        [torch.cat([output(one, k) for one in rows]) for k in range(len(net.anchors))]
+    ).detach()
+
+
+def test_posterior_with_further_inputs_equals_every_pair(case):
+    net, x, further = case
+    inputs = inputs_of(x, further)
+    expected = pair_by_pair(net, inputs)
+    assert expected.var(0).min() > 1e-8
+    net.eval()
+    found = net.posterior(x, *inputs.args, keep_samples=True, **inputs.kwargs)
+    torch.testing.assert_close(found.samples, expected, rtol=1e-6, atol=1e-8)
+    torch.testing.assert_close(found.mean, expected.mean(0), rtol=1e-6, atol=1e-8)
+    torch.testing.assert_close(net(x, *inputs.args, **inputs.kwargs), expected.mean(0), rtol=1e-6, atol=1e-8)
+    for budget in (1, 3_000):
+        chunked = net.posterior(x, *inputs.args, memory_budget=budget, **inputs.kwargs)
+        torch.testing.assert_close(chunked.var, expected.var(0, correction=0), rtol=1e-6, atol=1e-8)
+
+
+def test_a_row_does_not_depend_on_its_batch(case):
+    net, x, further = case
+    inputs = inputs_of(x, further)
+    whole = net.posterior(x, *inputs.args, **inputs.kwargs)
+    for start, stop in ((0, 1), (2, 5), (7, 9)):
+        part = inputs.rows(start, stop)
+        found = net.posterior(part.x, *part.args, **part.kwargs)
+        torch.testing.assert_close(found.mean, whole.mean[start:stop], rtol=1e-6, atol=1e-8)
+        torch.testing.assert_close(found.var, whole.var[start:stop], rtol=1e-6, atol=1e-8)
+
+
+def test_only_some_calls_may_have_further_inputs():
+    net, x = Anchored(Encoder(), n_anchors=3), torch.randn(6, T, 5)
+    net.set_anchors(x)
+    without, mask = net.posterior(x).mean, torch.zeros(6, T, dtype=torch.bool)
+    torch.testing.assert_close(net.posterior(x, mask).mean, without, rtol=1e-5, atol=1e-5)
+    mask[:, -1] = True
+    assert (net.posterior(x, mask).mean - without).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("train_anchors", ["derangement", "reverse", "normal"])
+def test_training_with_a_mask(train_anchors):
+    # The target is how many tokens are no padding, which the mask alone says.
+    torch.manual_seed(0)
+    x, mask = torch.randn(64, T, 5), padding(64)
+    y = (~mask).sum(1, keepdim=True).float().expand(-1, 3)
+    net = Anchored(Encoder(), n_anchors=5, train_anchors=train_anchors)
+    optimiser = torch.optim.Adam(net.parameters(), 0.01)
+    losses = []
+    for _ in range(60):
+        optimiser.zero_grad()
+        loss = anchored_loss(net, nn.functional.mse_loss, x, y, n_anchors=2, padding=mask)
+        loss.backward()
+        optimiser.step()
+        losses.append(float(loss.detach()))
+    assert losses[-1] < 0.5 * losses[0]
+    assert net.anchors.shape == (5, T, 5)
+
+
+def test_copies_of_a_batch_have_their_further_inputs():
+    net, x, c = Anchored(Conditioned(), n_anchors=3), torch.randn(6, 5), torch.arange(6)
+    rows = torch.arange(6).roll(1)[None]
+    loss = anchored_loss(net, nn.functional.mse_loss, x, x[:, :2], n_anchors=2, anchors=rows, c=c)
+    outputs = [net(x, c, anchors=torch.arange(6).roll(k)[None]) for k in (1, 2)]
+    expected = torch.stack([nn.functional.mse_loss(output, x[:, :2]) for output in outputs]).mean()
+    torch.testing.assert_close(loss, expected)
+
+
+class EarlyMask(nn.Module):
+    """Uses its second input in front of its first layer, or in the pooling that its head follows."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem, self.head = nn.Linear(5, 8), nn.Linear(8, 2)
+
+    def forward(self, x, weight, *, early=False):
+        x = x * weight if early else x
+        return self.head(self.stem(x).relu() * weight)
+
+
+@pytest.mark.parametrize("weight", [torch.zeros(6, 1), torch.ones(6, 1)])
+@pytest.mark.parametrize(("options", "early"), [({}, True), ({"at": "head"}, False)])
+def test_further_inputs_that_change_what_is_anchored_are_refused(weight, options, early):
+    net, x = Anchored(EarlyMask(), n_anchors=3, **options), torch.randn(6, 5)
+    with pytest.raises(
+        ValueError, match=r"further inputs change what enters the anchored layer.*by stem= or at="
+    ):
+        net(x, weight, early=early)
+    net.set_anchors(x)
+    with pytest.raises(ValueError, match="stored anchors have none"):
+        net.posterior(x, weight, early=early)
+    assert Anchored(EarlyMask(), n_anchors=3)(x, weight).shape == (6, 2)
+
+
+class Timed(nn.Module):
+    """Takes its second input to a layer of its own, first in registration and in the pass."""
+
+    def __init__(self):
+        super().__init__()
+        self.time, self.stem, self.head = nn.Linear(1, 8), nn.Linear(5, 8), nn.Linear(8, 2)
+
+    def forward(self, x, t):
+        embedded = self.time(t)
+        return self.head((self.stem(x) + embedded).relu())
+
+
+def test_a_layer_of_another_input_is_not_anchored_by_mistake():
+    x, t = torch.randn(6, 5), torch.rand(6, 1)
+    with pytest.raises(ValueError, match=r"enters the anchored layer 'time'.*by stem= or at="):
+        Anchored(Timed(), n_anchors=3)(x, t)
+    with pytest.raises(ValueError, match=r"first reaches 'time'.*by at="):
+        Anchored(Timed(), n_anchors=3, stem="stem")(x, t)
+    net = Anchored(Timed(), n_anchors=3, at="stem")
+    net(x, t)
+    torch.testing.assert_close(
+        net.posterior(x, t, keep_samples=True).samples, pair_by_pair(net, Inputs(x, (t,)))
+    )
+
+
+def test_where_there_is_one_input_a_network_of_two_is_refused(tmp_path):
+    x, y = torch.randn(8, 5), torch.randn(8, 2)
+    recipe = Recipe(epochs=1, batch_size=4)
+    for net in (Conditioned(), Anchored(Conditioned(), n_anchors=3)):
+        with pytest.raises(
+            ValueError, match=r"engine gives a network one input, and this one also needs c\."
+        ):
+            fit(net, x, y, recipe)
+        with pytest.raises(ValueError, match="fit_many gives a network one input"):
+            fit_many([net, copy.deepcopy(net)], x, y, recipe)
+    net.set_anchors(x)
+    with pytest.raises(ValueError, match="file gives a network one input"):
+        AnchorPredictor(net)
+
+
+class Several(nn.Module):
+    """Returns its logits and its features, by name or by place."""
+
+    def __init__(self, kind):
+        super().__init__()
+        self.stem, self.head, self.kind = nn.Linear(5, 8), nn.Linear(8, 2), kind
+
+    def forward(self, x):
+        features = self.stem(x).relu()
+        outputs = {"logits": self.head(features), "features": features}
+        return outputs if self.kind == "dict" else tuple(outputs.values())
+
+
+@pytest.mark.parametrize(("kind", "output"), [("dict", "logits"), ("tuple", 0), ("tuple", -2)])
+def test_one_of_several_outputs_is_taken(kind, output):
+    net, x = Anchored(Several(kind), n_anchors=3, output=output), torch.randn(6, 5)
+    plain = Anchored(nn.Sequential(nn.Linear(5, 8), nn.ReLU(), nn.Linear(8, 2)), n_anchors=3)
+    plain.module[0].load_state_dict(net.module.stem.state_dict())
+    plain.module[2].load_state_dict(net.module.head.state_dict())
+    rows = torch.arange(6).roll(1)[None]
+    torch.testing.assert_close(net(x, anchors=rows), plain(x, anchors=rows))
+    for each in (net, plain):
+        each.set_anchors(x[:3])
+        each.eval()
+    torch.testing.assert_close(net(x), plain(x))
+    torch.testing.assert_close(net.posterior(x).var, plain.posterior(x).var)
+    assert f"output={output!r}" in repr(net)
+
+
+def test_several_outputs_are_all_there_in_training():
+    net, x = Anchored(Several("dict"), n_anchors=3), torch.randn(6, 5)
+    assert net(x).keys() == {"logits", "features"}
+    net.output = "features"  # it may be said later
+    assert net.eval()(x).shape == (6, 8)
+
+
+def test_outputs_that_are_not_there():
+    x = torch.randn(6, 5)
+    for kind, output, names in (
+        ("dict", "logit", "'logits', 'features'"),
+        ("tuple", 2, "0, 1"),
+        ("tuple", "a", "0, 1"),
+    ):
+        with pytest.raises(ValueError, match=f"output={output!r} names no output of the network: {names}"):
+            Anchored(Several(kind), output=output)(x)
+    with pytest.raises(ValueError, match="the network returns one tensor: leave out output=0"):
+        Anchored(MLP(5, 2), output=0)(x)
+    net = Anchored(Several("dict"), n_anchors=3)
+    net.set_anchors(x)
+    with pytest.raises(
+        TypeError, match=r"got dict\. Name one of its outputs by output=: 'logits', 'features'"
+    ):
+        net.posterior(x)
+
+
+def test_a_file_of_a_network_with_several_inputs_and_outputs(tmp_path):
+    class Both(Encoder):
+        def forward(self, x, padding):
+            return SimpleNamespace(x=1), super().forward(x, padding)
+
+    def make():
+        return Anchored(Both(), n_anchors=3, output=1)
+
+    net, x = make(), torch.randn(6, T, 5)
+    net(x, padding(6))
+    net.save(tmp_path / "net.safetensors")
+    again = make()
+    again.load(tmp_path / "net.safetensors")
+    assert torch.equal(again.posterior(x, padding(6)).var, net.posterior(x, padding(6)).var)
+
+
+@pytest.mark.parametrize("warm", [False, True])
+def test_the_predictor_is_what_torch_exports(warm):
+    net, x = Anchored(MLP(5, 2, (16,)), n_anchors=3), torch.randn(6, 5)
+    net.set_anchors(x)
+    if warm:
+        net.posterior(x)
+    with pytest.raises(RuntimeError, match=r"export deltauq.nn.AnchorPredictor\(net\).*export_onnx"):
+        torch.export.export(net.eval(), (x,))
+    rows = {"x": {0: torch.export.Dim("n")}}
+    program = torch.export.export(AnchorPredictor(net), (x.clone(),), dynamic_shapes=rows)
+    x = torch.randn(9, 5)
+    posterior = net.posterior(x)
+    mean, std = program.module()(x)
+    torch.testing.assert_close(mean, posterior.mean)
+    torch.testing.assert_close(std, posterior.std)
+
+
+def test_what_is_printed_holds_no_anchors():
+    secret = torch.full((12, 5), 98765.4321)
+    net = Anchored(MLP(5, 2), n_anchors=12, train_anchors=secret)
+    net.set_anchors(secret)
+    for shown in (net, net.site, net.train_anchors, AnchorPredictor(net)):
+        assert "98765" not in repr(shown)
