@@ -306,6 +306,8 @@ class BaseAnchored(ShortRepr, MetaEstimatorMixin, BaseEstimator):
                 copy=True,
             )
         except ValueError as error:
+            if np.ndim(anchors) == 1:  # scikit-learn's message shows the data
+                raise ValueError(f"anchors must be a 2D array of rows, got {shown(anchors)}.") from None
             raise ValueError(f"anchors must be rows like those of X: {error}") from error
         if anchors.shape[1] != self.n_features_in_:
             raise ValueError(f"anchors have {anchors.shape[1]} features, but X has {self.n_features_in_}.")

@@ -78,8 +78,8 @@ def draw_train_anchors(
         return data.X, data.weights
     ordered = data.take(_canonical_order(data.X, rng))
     anchors = prior.draw(ordered.X, n, rng, labels=ordered.strata, weights=ordered.weights)
-    # A base that takes no missing values has had them refused in X, and refuses those of a prior itself.
-    anchors = check_array(anchors, dtype=np.float64, ensure_all_finite="allow-nan", input_name="anchors")
+    finite: bool | str = "allow-nan" if np.isnan(data.X).any() else True
+    anchors = check_array(anchors, dtype=np.float64, ensure_all_finite=finite, input_name="anchors")
     if anchors.shape != (n, data.X.shape[1]):
         raise ValueError(
             f"anchors drawn by {prior!r} have shape {anchors.shape}, not {(n, data.X.shape[1])}."

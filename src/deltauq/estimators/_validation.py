@@ -98,6 +98,11 @@ def validated(estimator: Any, X: Any, *y: Any) -> Any:
     except (ValueError, np.exceptions.DTypePromotionError) as error:
         if str(error).startswith("Input X contains NaN"):
             raise ValueError(f"X contains NaN, which {type(base).__name__} {NAN_ADVICE}") from error
+        if str(error).startswith("Expected 2D array"):  # scikit-learn's message shows the data
+            raise ValueError(
+                f"X must be a 2D array of rows and columns, got {shown(np.asarray(X))}. Reshape your data "
+                "with X.reshape(-1, 1) if it has a single feature, or X.reshape(1, -1) if it is a single row."
+            ) from None
         if isinstance(error, ValueError) and "could not convert" not in str(error):
             raise
         raise ValueError(
