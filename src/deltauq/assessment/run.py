@@ -103,7 +103,7 @@ def assess(
     if _num_samples(X) != len(target):
         raise ValueError(f"X has {_num_samples(X)} rows, but y has {len(target)}.")
     if preprocessing is None:
-        X = as_numbers(X)
+        X = as_numbers(X, model)
     rng = np.random.default_rng(random_state)
     splits = make_splits(
         X,

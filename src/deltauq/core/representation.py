@@ -58,7 +58,7 @@ def _without_data(estimator: Any) -> Any:
     cls = type(estimator)
     # scikit-learn breaks lines only for classes that have its own `__repr__`.
     own = {"__repr__": super(ShortRepr, cls).__repr__, "__module__": cls.__module__, "__doc__": cls.__doc__}
-    copy = object.__new__(type(cls.__name__, (cls,), own))
+    copy: Any = object.__new__(type(cls.__name__, (cls,), own))
     vars(copy).update({name: _stand_in(value) for name, value in vars(estimator).items()})
     return copy
 
