@@ -106,6 +106,7 @@ class BaseAnchored(ShortRepr, MetaEstimatorMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n, d)
+            May hold missing values (NaN) if the base accepts them.
         y : array-like of shape (n,) or (n, o)
         sample_weight : array-like of shape (n,), optional
             A pair weighs the product of its row's and its anchor's weights. Where anchors are drawn (fewer
