@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.datasets import load_diabetes
+from sklearn.datasets import load_diabetes, make_friedman1
 from sklearn.ensemble import ExtraTreesRegressor, HistGradientBoostingRegressor
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression, Ridge
@@ -60,13 +60,31 @@ def test_bad_tables():
     with pytest.raises(ValueError, match="1 missing or infinite"):
         assess(Ridge(), X, np.where(np.arange(150) == 3, np.nan, y))
     with pytest.raises(ValueError, match=r"make_pipeline\(SimpleImputer"):
-        assess(HistGradientBoostingRegressor(), np.where(X > 0.1, np.nan, X), y)
+        assess(Ridge(), np.where(X > 0.1, np.nan, X), y)
+    with pytest.raises(ValueError, match="infinite"):
+        assess(HistGradientBoostingRegressor(), np.where(X > 0.1, np.inf, X), y)
     with pytest.raises(ValueError, match=r"make_pipeline\(ColumnTransformer"):
         assess(Ridge(), np.full((150, 2), "a"), y)
     with pytest.raises(ValueError, match="one class only"):
         assess(LogisticRegression(), X, np.zeros(150, dtype=int))
     with pytest.raises(ValueError, match="smallest class has 2"):
         assess(LogisticRegression(), X, np.r_[np.zeros(148, dtype=int), [1, 1]])
+
+
+def test_missing_values_reach_models_that_accept_them():
+    X, y = make_friedman1(100, random_state=0)
+    gaps = np.where(X > 0.9, np.nan, X)
+    found = assess(HistGradientBoostingRegressor(max_iter=5), gaps, y, cv=2, coverage=0.8)
+    assert all(np.isfinite(row["mae"]) for row in found.table)
+
+
+@pytest.mark.parametrize("kind", ["Regressor", "Classifier"])
+def test_models_of_catboost(kind):
+    catboost = pytest.importorskip("catboost")
+    X, y = make_friedman1(100, random_state=0)
+    model = getattr(catboost, "CatBoost" + kind)(iterations=5, verbose=0, allow_writing_files=False)
+    found = assess(model, X, y if kind == "Regressor" else y > 14, cv=2, coverage=0.8)
+    assert {"plain", "anchored", "center"} <= set(found.methods)
 
 
 @pytest.mark.parametrize("gap", [None, np.nan, pd.NA])

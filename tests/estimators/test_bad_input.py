@@ -2,10 +2,15 @@ import warnings
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 import scipy.sparse
+from sklearn.compose import make_column_transformer
+from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.exceptions import NotFittedError
-from sklearn.preprocessing import StandardScaler
+from sklearn.neighbors import KNeighborsRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.svm import SVR
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
@@ -24,7 +29,7 @@ def broken(value):
 @pytest.mark.parametrize(
     ("X", "y", "error", "message"),
     [
-        (broken(np.nan), y, ValueError, "X contains NaN"),
+        (broken(np.nan), y, ValueError, "X contains NaN, which SVR does not accept.*SimpleImputer"),
         (broken(np.inf), y, ValueError, "X contains infinity"),
         (X, broken(np.nan)[:, 1], ValueError, "y contains NaN"),
         (X[:0], y[:0], ValueError, "0 sample"),
@@ -40,9 +45,10 @@ def broken(value):
     ],
 )
 def test_data_that_cannot_be_fitted(X, y, error, message):
-    model = AnchoredRegressor(DecisionTreeRegressor())
-    with pytest.raises(error, match=message):
+    model = AnchoredRegressor(SVR())
+    with pytest.raises(error, match=message) as raised:
         model.fit(X, y)
+    assert "\n" not in str(raised.value)
     assert vars(model).keys() == vars(AnchoredRegressor()).keys(), "nothing half-fitted stays behind"
 
 
@@ -101,12 +107,78 @@ def test_rows_that_cannot_be_predicted():
     model = AnchoredRegressor(DecisionTreeRegressor(), random_state=0).fit(X, y)
     with pytest.raises(ValueError, match="X has 2 features, but AnchoredRegressor is expecting 3"):
         model.predict(X[:, :2])
-    with pytest.raises(ValueError, match="X contains NaN"):
-        model.predict(broken(np.nan))
+    with pytest.raises(ValueError, match="X contains infinity"):
+        model.predict(broken(np.inf))
     with pytest.raises(ValueError, match="X must be numeric"):
         model.predict(pd.DataFrame({"a": ["u"], "b": [0.0], "c": [0.0]}).to_numpy())
     with pytest.raises(ValueError, match="0 sample"):
         model.predict(X[:0])
+    neighbours = AnchoredRegressor(KNeighborsRegressor(), random_state=0).fit(X, y)
+    with pytest.raises(ValueError, match="X contains NaN, which KNeighborsRegressor does not accept"):
+        neighbours.predict(broken(np.nan))
+    with pytest.raises(ValueError, match="anchors contains NaN"):
+        neighbours.set_anchors(broken(np.nan))
+
+
+BOOSTING = HistGradientBoostingRegressor(max_iter=5)
+TEXT = ["u", "v"] * 10
+FRAMES = {
+    "text": pd.DataFrame({"a": y, "kind": pd.Categorical(TEXT)}),
+    "numbers": pd.DataFrame({"a": y, "kind": pd.Categorical([1, 2] * 10)}),
+    "polars": pl.DataFrame({"a": y, "kind": TEXT}, schema_overrides={"kind": pl.Categorical}),
+    "polars-enum": pl.DataFrame({"a": y, "kind": TEXT}, schema_overrides={"kind": pl.Enum(["u", "v"])}),
+}
+
+
+@pytest.mark.parametrize("frame", FRAMES.values(), ids=FRAMES)
+def test_categories_are_refused_with_what_to_do(frame):
+    with pytest.raises(ValueError, match=r"categories, \['kind'\].*OneHotEncoder") as raised:
+        AnchoredRegressor(BOOSTING).fit(frame, y)
+    assert "\n" not in str(raised.value)
+    assert "HistGradientBoosting" not in str(raised.value), "the very model that is wrapped"
+
+
+def test_the_advice_on_categories_works():
+    encoder = make_column_transformer((OneHotEncoder(sparse_output=False), ["kind"]), remainder="passthrough")
+    model = make_pipeline(encoder, AnchoredRegressor(BOOSTING, n_train_anchors=5, random_state=0))
+    assert np.isfinite(model.fit(FRAMES["text"], y).predict(FRAMES["text"])).all()
+
+
+@pytest.mark.parametrize(
+    "base",
+    [
+        HistGradientBoostingRegressor(categorical_features=[1]),
+        make_pipeline(StandardScaler(), HistGradientBoostingRegressor(categorical_features=[1])),
+    ],
+    ids=["alone", "in a pipeline"],
+)
+def test_a_base_that_takes_columns_as_categories_is_refused(base):
+    with pytest.raises(ValueError, match=r"categorical_features.*leave it out.*OneHotEncoder"):
+        AnchoredRegressor(base).fit(X, y)
+
+
+@pytest.mark.parametrize("anchors", ["normal", "kmeans"])
+def test_priors_that_take_means_refuse_missing_values(anchors):
+    with pytest.raises(ValueError, match=r"takes means.*NaN.*anchors=.data"):
+        AnchoredRegressor(BOOSTING, anchors=anchors).fit(broken(np.nan), y)
+
+
+def test_infinity_is_refused_where_missing_values_are_not():
+    with pytest.raises(ValueError, match="X contains infinity"):
+        AnchoredRegressor(BOOSTING).fit(broken(np.inf), y)
+
+
+@pytest.mark.parametrize("value", [X, X.tolist(), pd.DataFrame(X)], ids=["array", "list", "frame"])
+def test_errors_do_not_show_the_data(value):
+    secret = f"{X[0, 0]:.3f}"[:5]
+    for words in ({"center": value}, {"calibrate": value}, {"n_anchors": value}, {"estimator": value}):
+        with pytest.raises((ValueError, TypeError)) as raised:
+            AnchoredRegressor(**words).fit(X, y)
+        assert secret not in str(raised.value) and len(str(raised.value)) < 200
+    for X_bad, anchors in ((X[0], X), (X, X[0])):
+        with pytest.raises(ValueError, match="2D array") as raised:
+            AnchoredRegressor(SVR(), anchors=anchors).fit(X_bad, y[: len(X_bad)])
+        assert secret not in str(raised.value)
 
 
 def test_a_failed_fit_leaves_the_earlier_one_whole():

@@ -2,22 +2,31 @@
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.ensemble import (
+    BaggingRegressor,
+    ExtraTreesRegressor,
     GradientBoostingRegressor,
+    HistGradientBoostingClassifier,
     HistGradientBoostingRegressor,
     RandomForestRegressor,
     StackingRegressor,
 )
+from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LassoCV, Ridge, RidgeCV
 from sklearn.model_selection import GridSearchCV
+from sklearn.multioutput import MultiOutputRegressor
+from sklearn.neighbors import KNeighborsRegressor
 from sklearn.neural_network import MLPRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, SVR
 from sklearn.tree import DecisionTreeRegressor
+from sklearn.utils import get_tags
 
 from deltauq import AnchoredClassifier, AnchoredRegressor
 from deltauq.estimators._bases import is_kernel_machine
+from deltauq.testing import check_contract
 
 
 def fit(base, table, **words):
@@ -106,3 +115,204 @@ def test_seeds_of_every_part_are_derived(table):
         model = fit(base, table)
     seeds = [tree.random_state for tree in model.estimator_.estimators_]
     assert isinstance(seeds[0], int | np.integer) and seeds[1] == 3
+
+
+# -- missing values --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def gaps(table):
+    X, y = table
+    X = X.copy()
+    X[np.random.default_rng(0).random(X.shape) < 0.2] = np.nan
+    return X, y
+
+
+ACCEPT_NAN = [
+    DecisionTreeRegressor(),
+    RandomForestRegressor(4),
+    ExtraTreesRegressor(4),
+    HistGradientBoostingRegressor(max_iter=5),
+    BaggingRegressor(DecisionTreeRegressor(), 2),
+    MultiOutputRegressor(HistGradientBoostingRegressor(max_iter=5)),
+    make_pipeline(StandardScaler(), HistGradientBoostingRegressor(max_iter=5)),
+    make_pipeline(StandardScaler(), SimpleImputer(), SVR()),
+]
+
+
+@pytest.mark.parametrize("base", ACCEPT_NAN, ids=lambda b: type(b).__name__)
+@pytest.mark.parametrize("encoding", ["difference", "identity", "two-anchor"])
+def test_missing_values_reach_bases_that_accept_them(base, encoding, gaps):
+    X, y = gaps
+    if isinstance(base, MultiOutputRegressor):
+        y = np.column_stack([y, -y])
+    model = fit(base, (X, y), encoding=encoding)
+    assert get_tags(model).input_tags.allow_nan
+    assert np.isnan(model.anchors_).any()
+    # The definition, anchor by anchor: a difference is missing where either of its parts is.
+    R = model.anchors_
+    second = np.roll(R, -1, axis=0)
+    forms = {
+        "difference": lambda k: [R[k], X - R[k]],
+        "identity": lambda k: [R[k], X],
+        "two-anchor": lambda k: [R[k], second[k], X - R[k] - second[k]],
+    }
+    tuples = (np.hstack([np.broadcast_to(p, X.shape) for p in forms[encoding](k)]) for k in range(len(R)))
+    expected = np.array([model.estimator_.predict(Z) for Z in tuples])
+    np.testing.assert_allclose(model.predict(X), expected.mean(axis=0), rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(model.posterior(X).var, expected.var(axis=0), rtol=1e-6, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "base",
+    [SVR(), make_pipeline(StandardScaler(), SVR()), MultiOutputRegressor(SVR()), MLPRegressor()],
+    ids=lambda b: type(b).__name__,
+)
+def test_missing_values_are_refused_before_a_base_that_does_not_accept_them(base, gaps):
+    assert not get_tags(AnchoredRegressor(base)).input_tags.allow_nan
+    with pytest.raises(ValueError, match=r"X contains NaN, which .* does not accept"):
+        AnchoredRegressor(base).fit(*gaps)
+
+
+@pytest.mark.parametrize("base", [DecisionTreeRegressor(), ExtraTreesRegressor(3)])
+def test_the_contract_of_trees_holds_with_missing_values(base, gaps):
+    check_contract(AnchoredRegressor(base, random_state=0), *gaps, rtol=0)
+
+
+@pytest.mark.parametrize("words", [{"calibrate": "cv"}, {"center": "estimator"}, {"anchors": "balanced"}])
+def test_missing_values_under_other_parameters(words, gaps):
+    X, y = gaps
+    mean, std = fit(HistGradientBoostingRegressor(max_iter=5), gaps, **words).predict(X, return_std=True)
+    assert np.isfinite(mean).all() and np.isfinite(std).all()
+    classifier = AnchoredClassifier(
+        HistGradientBoostingClassifier(max_iter=5), n_train_anchors=5, random_state=0, **words
+    )
+    proba, std = classifier.fit(X, y > np.median(y)).predict_proba(X, return_std=True)
+    np.testing.assert_allclose(proba.sum(axis=1), 1.0)
+    assert np.isfinite(std).all()
+
+
+def test_a_model_trained_on_whole_rows_predicts_rows_with_missing_values(table, gaps):
+    forest = fit(RandomForestRegressor(4), table)
+    expected = [
+        forest.estimator_.predict(np.hstack([np.broadcast_to(r, gaps[0].shape), gaps[0] - r]))
+        for r in forest.anchors_
+    ]
+    np.testing.assert_allclose(forest.predict(gaps[0]), np.mean(expected, axis=0), rtol=1e-9)
+    forest.set_anchors(gaps[0][:7])
+    assert np.isfinite(forest.predict(table[0])).all()
+
+
+def test_a_weight_of_two_is_two_equal_rows_with_missing_values(gaps):
+    X, y = gaps[0][:30], gaps[1][:30]
+    weights = np.tile([1, 2, 1], 10)
+    twice = np.repeat(np.arange(30), weights)
+    models = [
+        AnchoredRegressor(DecisionTreeRegressor(), n_anchors=9, n_train_anchors=12, random_state=0)
+        for _ in range(2)
+    ]
+    weighted, repeated = models[0].fit(X, y, weights), models[1].fit(X[twice], y[twice])
+    assert sorted(map(str, weighted.anchors_)) == sorted(map(str, repeated.anchors_))
+
+
+def test_equal_anchors_with_missing_values_count_as_one(gaps):
+    model = fit(DecisionTreeRegressor(), gaps)
+    row = np.array([[np.nan, *np.zeros(gaps[0].shape[1] - 1)]])
+    with pytest.warns(UserWarning, match="only one distinct anchor"):
+        model.set_anchors(np.repeat(row, 3, axis=0))
+
+
+# -- models of other libraries ---------------------------------------------------------------------
+
+
+def boosted(library, kind, **params):
+    """Return a small model of LightGBM, XGBoost or CatBoost, or skip the test."""
+    small = {
+        "lightgbm": ("LGBM", {"n_estimators": 8, "min_child_samples": 3, "verbose": -1, "n_jobs": 1}),
+        "xgboost": ("XGB", {"n_estimators": 8, "n_jobs": 1}),
+        "catboost": (
+            "CatBoost",
+            {"iterations": 8, "verbose": 0, "thread_count": 1, "allow_writing_files": False},
+        ),
+    }
+    prefix, settings = small[library]
+    return getattr(pytest.importorskip(library), prefix + kind)(**settings, **params)
+
+
+LIBRARIES = ["lightgbm", "xgboost", "catboost"]
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_regressors_of_other_libraries(library, gaps):
+    X, y = gaps
+    base = boosted(library, "Regressor")
+    before = str(base.get_params())
+    check_contract(AnchoredRegressor(base, n_anchors=10, n_train_anchors=10, random_state=0), X, y)
+    assert str(base.get_params()) == before, "the user's model is not touched"
+    weights = np.linspace(0, 2, len(y))
+    model = fit(base, (X, y, weights), calibrate="cv", center="estimator")
+    mean, std = model.predict(X, return_std=True)
+    plain = clone(base).fit(X[weights > 0], y[weights > 0], sample_weight=weights[weights > 0])
+    np.testing.assert_allclose(mean, plain.predict(X), rtol=1e-5, atol=1e-6)
+    assert np.isfinite(std).all()
+    assert type(base).__name__ in repr(clone(model)) and model._repr_html_()
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("names", [["no", "yes"], ["a", "b", "c"], [False, True], [0, 1, 2]], ids=str)
+def test_classifiers_of_other_libraries(library, names, gaps):
+    X, y = gaps
+    if library == "xgboost" and not isinstance(names[0], int):
+        pytest.skip("XGBoost takes class numbers only")
+    labels = np.array(names)[np.digitize(y, np.quantile(y, np.arange(1, len(names)) / len(names)))]
+    base = boosted(library, "Classifier")
+    for words in ({}, {"center": "estimator"}, {"calibrate": "cv"}):
+        model = AnchoredClassifier(base, n_anchors=5, n_train_anchors=5, random_state=0, **words)
+        proba, std = model.fit(X, labels).predict_proba(X, return_std=True)
+        assert proba.shape == std.shape == (len(y), len(names))
+        predicted = model.predict(X)
+        assert predicted.shape == labels.shape
+        assert np.mean(predicted == labels) > 0.6
+
+
+def test_several_outputs_of_catboost(table):
+    X, y = table
+    Y = np.column_stack([y, -y])
+    mean = fit(boosted("catboost", "Regressor", loss_function="MultiRMSE"), (X, Y)).predict(X)
+    assert mean.shape == Y.shape and np.corrcoef(mean[:, 0], y)[0, 1] > 0.7
+
+
+def test_catboost_refuses_columns_of_categories(table):
+    with pytest.raises(ValueError, match=r"cat_features.*leave it out"):
+        fit(boosted("catboost", "Regressor", cat_features=[0]), table)
+
+
+class Nearest:
+    """A regressor with the methods of scikit-learn's estimators and none of its classes."""
+
+    def __init__(self, n=1):
+        self.n = n
+
+    def get_params(self, deep=True):
+        return {"n": self.n}
+
+    def set_params(self, **params):
+        vars(self).update(params)
+        return self
+
+    def fit(self, X, y):
+        self.model_ = KNeighborsRegressor(self.n).fit(X, y)
+        return self
+
+    def predict(self, X):
+        return self.model_.predict(X)
+
+
+def test_any_object_with_the_methods_of_an_estimator_is_a_base(table):
+    X, _ = table
+    expected = fit(KNeighborsRegressor(2), table).predict(X)
+    np.testing.assert_array_equal(fit(Nearest(2), table, center="anchored").predict(X), expected)
+    with pytest.raises(TypeError, match="sample_weight"):
+        AnchoredRegressor(Nearest()).fit(*table, sample_weight=np.ones(len(X)))
+    with pytest.raises(ValueError, match="NaN"):
+        fit(Nearest(), (np.full_like(X, np.nan), table[1]))

@@ -111,6 +111,26 @@ def test_leaves_and_outputs_are_those_of_scikit_learn(kind, encoding, dtype):
             assert_same(estimator, encoding, X, *sample(rng, (2, D), step))
 
 
+@pytest.mark.parametrize("trained", ["with gaps", "without gaps"])
+@pytest.mark.parametrize("encoding", ENCODINGS)
+@pytest.mark.parametrize("kind", TREES + FORESTS)
+def test_missing_values_go_where_scikit_learn_sends_them(kind, encoding, trained):
+    pytest.importorskip("numba")
+    rng = np.random.default_rng(1)
+
+    def punched(values, share=0.3):
+        return np.where(rng.random(values.shape) < share, np.nan, values)
+
+    move = punched if trained == "with gaps" else lambda values: values
+    estimator = fitted(new(kind), encoding, rng, 0.0, move=move)
+    sides = np.concatenate([tree.tree_.missing_go_to_left for tree in module._trees_of(estimator)])
+    assert 0 < sides.mean() < 1, "both sides occur"
+    for n in (1, 9, 300):
+        for gaps in (0.0, 0.3):
+            X = punched(sample(rng, (n, D), 0.0), gaps)
+            assert_same(estimator, encoding, X, *punched(sample(rng, (2, D), 0.0), 0.4))
+
+
 def test_grid_data_meets_thresholds_exactly():
     """The test above is worth little if no value equals the threshold it is compared with."""
     rng = np.random.default_rng(1)

@@ -95,6 +95,21 @@ def test_regressors_of_every_kind(base, center, encoding, table, tmp_path):
 
 
 @pytest.mark.parametrize("center", ["anchored", "estimator"])
+@pytest.mark.parametrize("encoding", ["difference", "identity"])
+def test_missing_values_take_the_same_branches(encoding, center, table, tmp_path):
+    X, y = table
+    gaps = np.where(np.random.default_rng(0).random(X.shape) < 0.2, np.nan, X)
+    base = RandomForestRegressor(5)
+    model = AnchoredRegressor(base, n_anchors=20, encoding=encoding, center=center, random_state=0).fit(
+        gaps, y
+    )
+    mean, std = model.predict(gaps, return_std=True)
+    found = run(export_onnx(model, tmp_path / "model.onnx"), X=gaps)
+    np.testing.assert_allclose(found["mean"], mean, atol=1e-5)
+    np.testing.assert_allclose(found["std"], std, atol=1e-5)
+
+
+@pytest.mark.parametrize("center", ["anchored", "estimator"])
 @pytest.mark.parametrize("base", [DecisionTreeClassifier(max_depth=3), RandomForestClassifier(5)])
 def test_classifiers(base, center, labelled, tmp_path):
     X, y = labelled

@@ -14,6 +14,7 @@ from sklearn.utils import check_random_state
 from deltauq.assessment.anchoring import Anchoring
 from deltauq.assessment.regression import has_seed
 from deltauq.baselines._base import seeded
+from deltauq.core.representation import short_repr
 from deltauq.estimators import AnchoredClassifier
 from deltauq.metrics import auroc, ece, nll
 
@@ -41,6 +42,8 @@ class Opinion:
     proba: np.ndarray | None
     doubt: np.ndarray | None
     spread: np.ndarray | None = None
+
+    __repr__ = short_repr
 
 
 class PlainClassifier(ClassifierMixin, BaseEstimator):

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, clone
-from sklearn.utils import _safe_indexing
+from sklearn.utils import _safe_indexing, get_tags
 from sklearn.utils.parallel import Parallel, delayed
 
 from deltauq.assessment.anchoring import Anchoring
@@ -18,6 +18,7 @@ from deltauq.assessment.classification import Classification
 from deltauq.assessment.measures import LABELS, Measures
 from deltauq.assessment.regression import Regression
 from deltauq.assessment.splits import Split
+from deltauq.estimators import AnchoredRegressor
 
 Task = Regression | Classification
 
@@ -148,7 +149,7 @@ def measure(
     return Measures(task.name, arrays, n_test / n_train, level, n_test / len(splits)), answers
 
 
-def as_numbers(X: Any) -> np.ndarray:
+def as_numbers(X: Any, model: BaseEstimator) -> np.ndarray:
     """Return what a model is to see as a float64 array of shape (n, d), or say why it cannot be anchored."""
     try:
         array = np.asarray(X.toarray() if issparse(X) else X, dtype=np.float64)
@@ -159,10 +160,13 @@ def as_numbers(X: Any) -> np.ndarray:
         ) from error
     if array.ndim != 2 or array.shape[1] == 0:
         raise ValueError(f"X must have shape (n, d) with d > 0, got {array.shape}.")
-    if not np.all(np.isfinite(array)):
+    if np.any(np.isinf(array)):
+        raise ValueError("The model's features have infinite values: replace them.")
+    # The tag of an anchored model is that of the model inside, of whatever kind.
+    if np.any(np.isnan(array)) and not get_tags(AnchoredRegressor(model)).input_tags.allow_nan:
         raise ValueError(
-            "The model's features have missing or infinite values, which cannot be anchored: fill them "
-            "before it, as in make_pipeline(SimpleImputer(), model)."
+            f"The model's features have missing values, which {type(model).__name__} does not accept: fill "
+            "them before it, as in make_pipeline(SimpleImputer(), model)."
         )
     return array
 
@@ -174,8 +178,8 @@ def _prepare(problem: Problem, split: Split) -> dict[str, np.ndarray]:
         return parts
     preprocessing = clone(problem.preprocessing)
     fit = preprocessing.fit_transform(parts.pop("fit"), problem.y[split.fit])
-    rest = {name: as_numbers(preprocessing.transform(rows)) for name, rows in parts.items()}
-    return {"fit": as_numbers(fit), **rest}
+    rest = {name: as_numbers(preprocessing.transform(rows), problem.model) for name, rows in parts.items()}
+    return {"fit": as_numbers(fit, problem.model), **rest}
 
 
 def _with_center(task: Task, fold: dict[str, Outcome]) -> dict[str, Outcome]:

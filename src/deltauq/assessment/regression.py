@@ -17,6 +17,7 @@ from deltauq.assessment.anchoring import Anchoring
 from deltauq.baselines import EnsembleRegressor, PlainRegressor, TreeSpreadRegressor
 from deltauq.calibration import ConformalRegressor
 from deltauq.core import Posterior
+from deltauq.core.representation import short_repr
 from deltauq.estimators import AnchoredRegressor
 from deltauq.metrics import coverage, mae, rmse, spearman, width
 
@@ -48,6 +49,8 @@ class Interval:
     mean: np.ndarray
     std: np.ndarray
     calibrated: np.ndarray | None = None
+
+    __repr__ = short_repr
 
     def rescaled(self, unit: float) -> Interval:
         """Return the same for targets ``unit`` times as large."""

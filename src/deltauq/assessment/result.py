@@ -12,6 +12,7 @@ import numpy as np
 from deltauq._version import __version__
 from deltauq.assessment.measures import LABELS, Measures
 from deltauq.assessment.verdict import Verdict, decide
+from deltauq.core.representation import short_repr
 
 LEGENDS = {
     "regression": (
@@ -60,6 +61,8 @@ class Assessment:
     seconds: float
     train_anchors: int
     default_train_anchors: int
+
+    __repr__ = short_repr
 
     @property
     def task(self) -> str:

@@ -22,6 +22,7 @@ from deltauq.assessment.regression import Regression
 from deltauq.assessment.result import Assessment
 from deltauq.assessment.splits import Split, make_splits
 from deltauq.assessment.verdict import decide
+from deltauq.core.representation import shown
 
 Tick = Callable[[int, int], None]
 
@@ -102,7 +103,7 @@ def assess(
     if _num_samples(X) != len(target):
         raise ValueError(f"X has {_num_samples(X)} rows, but y has {len(target)}.")
     if preprocessing is None:
-        X = as_numbers(X)
+        X = as_numbers(X, model)
     rng = np.random.default_rng(random_state)
     splits = make_splits(
         X,
@@ -152,16 +153,16 @@ def _check_words(n_repeats: Any, n_anchors: Any, n_train_anchors: Any, coverage:
 
 def _take_apart(estimator: Any) -> tuple[BaseEstimator | None, BaseEstimator]:
     """Return what comes before the model, if anything does, and the model that is to be anchored."""
-    if not isinstance(estimator, BaseEstimator):
-        raise TypeError(f"estimator must be a scikit-learn estimator, got {estimator!r}.")
+    if isinstance(estimator, type) or not hasattr(estimator, "get_params"):
+        raise TypeError(f"estimator must be a scikit-learn estimator, got {shown(estimator)}.")
     steps: list[tuple[str, Any]] = []
     model: Any = estimator
     while isinstance(model, Pipeline):
         # Names may repeat between nested pipelines.
         steps += [(f"{len(steps)}-{name}", step) for name, step in model.steps[:-1]]
         model = model.steps[-1][1]
-    if not (isinstance(model, BaseEstimator) and (is_regressor(model) or is_classifier(model))):
-        raise TypeError(f"estimator must end in a regressor or a classifier, got {model!r}.")
+    if not (hasattr(model, "get_params") and (is_regressor(model) or is_classifier(model))):
+        raise TypeError(f"estimator must end in a regressor or a classifier, got {shown(model)}.")
     return (Pipeline(steps) if steps else None), model
 
 

@@ -12,6 +12,7 @@ from sklearn.exceptions import NotFittedError
 from deltauq.calibration._arrays import check_labels, on_host, to_numbers
 from deltauq.calibration._models import mean_and_std, probabilities
 from deltauq.core.encoding import Array
+from deltauq.core.representation import ShortRepr, shown
 
 HELD_SHARE = 5
 """One conformal row in so many is set aside to choose δ."""
@@ -21,7 +22,7 @@ TIE = 1e-9
 """Losses that differ by less are equal."""
 
 
-class ConformalRegressor(BaseEstimator):
+class ConformalRegressor(ShortRepr, BaseEstimator):
     """Prediction intervals of a promised coverage, wide where the model's σ is large.
 
     Rows that the model has not seen are scored by ``|y - mean| / (σ + δ)``. The interval of a new input is
@@ -128,7 +129,7 @@ class ConformalRegressor(BaseEstimator):
         return mean - half, mean + half
 
 
-class ConformalClassifier(BaseEstimator):
+class ConformalClassifier(ShortRepr, BaseEstimator):
     """Sets of classes that hold the right one with a promised probability.
 
     Rows that the model has not seen are scored by ``1 - p``, with p the probability given to their class. The
@@ -232,7 +233,7 @@ def _limit(scores: np.ndarray, coverage: float, otherwise: str) -> Any:
     limit : float, or array of shape (o,)
     """
     if not 0.0 < coverage < 1.0:
-        raise ValueError(f"coverage must lie between 0 and 1, got {coverage!r}.")
+        raise ValueError(f"coverage must lie between 0 and 1, got {shown(coverage)}.")
     # 100 · 0.07 is 7.000000000000001 in floating point, and must not become 8.
     rank = int(np.ceil((len(scores) + 1) * coverage - 1e-9))
     if rank > len(scores):
@@ -291,7 +292,7 @@ def _check_delta(delta: Any, shape: tuple[int, ...]) -> Any:
     """Return δ with one value for each output."""
     values = to_numbers(delta, "delta")
     if np.any(values < 0.0):
-        raise ValueError(f"delta must not be negative, got {delta!r}.")
+        raise ValueError(f"delta must not be negative, got {shown(delta)}.")
     if values.ndim and values.shape != shape:
         raise ValueError(f"delta must be a number or have shape {shape}, got shape {values.shape}.")
     return np.broadcast_to(values, shape)[()]

@@ -122,7 +122,7 @@ class Identity(Encoding):
 
     def offset(self, *anchors: Array) -> Array:
         """Return zeros."""
-        return 0.0 * anchors[0]
+        return array_namespace(anchors[0]).zeros_like(anchors[0])
 
 
 class TwoAnchor(Encoding):

@@ -9,6 +9,7 @@ from typing import Any
 from array_api_compat import array_namespace
 
 from deltauq.core.encoding import Array
+from deltauq.core.representation import short_repr
 
 
 def sigmoid(logits: Array) -> Array:
@@ -92,6 +93,8 @@ class Posterior:
     link_var: Array | None = None
     samples: Array | None = None
     link: str | None = None
+
+    __repr__ = short_repr
 
     @property
     def variance(self) -> Array:

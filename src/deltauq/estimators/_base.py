@@ -14,7 +14,16 @@ from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import _check_feature_names, _check_sample_weight, check_is_fitted, column_or_1d
 
 from deltauq.core import Posterior, get_encoding, get_prior
-from deltauq.estimators._bases import fit_plain, prepare_base, prepare_plain, refuse_column_transformer
+from deltauq.core.representation import ShortRepr, shown
+from deltauq.estimators._bases import (
+    accepts_nan,
+    fit_plain,
+    is_estimator,
+    prepare_base,
+    prepare_plain,
+    refuse_column_choices,
+    tags_of,
+)
 from deltauq.estimators._delta_model import DeltaModel, Recipe
 from deltauq.estimators._readout import Readout
 from deltauq.estimators._rows import TrainingRows, folds
@@ -22,6 +31,7 @@ from deltauq.estimators._scale import crossed_rows, significant_std, typical_std
 from deltauq.estimators._validation import (
     FitLikeBase,
     all_or_nothing,
+    refuse_means_of_nan,
     require_choice,
     require_count,
     require_positive,
@@ -30,7 +40,7 @@ from deltauq.estimators._validation import (
 )
 
 
-class BaseAnchored(MetaEstimatorMixin, BaseEstimator):
+class BaseAnchored(ShortRepr, MetaEstimatorMixin, BaseEstimator):
     """A base model trained on (anchor, input − anchor) and marginalised over anchors."""
 
     def __init__(
@@ -96,6 +106,7 @@ class BaseAnchored(MetaEstimatorMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n, d)
+            May hold missing values (NaN) if the base accepts them.
         y : array-like of shape (n,) or (n, o)
         sample_weight : array-like of shape (n,), optional
             A pair weighs the product of its row's and its anchor's weights. Where anchors are drawn (fewer
@@ -113,6 +124,7 @@ class BaseAnchored(MetaEstimatorMixin, BaseEstimator):
             data = self._read(X, y, sample_weight, self._route(fit_params))
             random_state = check_random_state(self.random_state)
             recipe = self._recipe(random_state)
+            refuse_means_of_nan(recipe.prior, data.X)
             rng = np.random.default_rng(random_state.randint(np.iinfo(np.int32).max))
             train_rng, readout_rng, fold_rng = rng.spawn(3)
             self.encoding_ = recipe.encoding
@@ -142,12 +154,15 @@ class BaseAnchored(MetaEstimatorMixin, BaseEstimator):
 
     def _check_base(self, base: Any) -> None:
         """Refuse a base that cannot be one, before anything is looked at."""
-        if not isinstance(base, BaseEstimator):
-            raise TypeError(f"estimator must be a scikit-learn estimator, got {base!r}.")
-        ours, theirs = get_tags(self).estimator_type, get_tags(base).estimator_type
+        if not is_estimator(base):
+            raise TypeError(
+                "estimator must be a scikit-learn estimator, with get_params, set_params, fit and predict, "
+                f"got {shown(base)}."
+            )
+        ours, theirs = get_tags(self).estimator_type, tags_of(base).estimator_type
         if theirs not in (ours, None) or not (theirs or hasattr(base, "predict")):
-            raise TypeError(f"estimator must be a {ours}, got {base!r}.")
-        refuse_column_transformer(base)
+            raise TypeError(f"estimator must be a {ours}, got {shown(base)}.")
+        refuse_column_choices(base)
 
     def _read(self, X: Any, y: Any, sample_weight: Any, metadata: dict[str, Any]) -> TrainingRows:
         """Validate the training set; rows of weight zero are left out."""
@@ -284,8 +299,16 @@ class BaseAnchored(MetaEstimatorMixin, BaseEstimator):
         if hasattr(anchors, "columns"):
             _check_feature_names(self, anchors, reset=False)
         try:
-            anchors = check_array(anchors, dtype=np.float64, input_name="anchors", copy=True)
+            anchors = check_array(
+                anchors,
+                dtype=np.float64,
+                ensure_all_finite="allow-nan" if accepts_nan(self._base()) else True,
+                input_name="anchors",
+                copy=True,
+            )
         except ValueError as error:
+            if np.ndim(anchors) == 1:  # scikit-learn's message shows the data
+                raise ValueError(f"anchors must be a 2D array of rows, got {shown(anchors)}.") from None
             raise ValueError(f"anchors must be rows like those of X: {error}") from error
         if anchors.shape[1] != self.n_features_in_:
             raise ValueError(f"anchors have {anchors.shape[1]} features, but X has {self.n_features_in_}.")
@@ -295,10 +318,10 @@ class BaseAnchored(MetaEstimatorMixin, BaseEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        base = get_tags(self._base())
+        base = tags_of(self._base())
         tags.target_tags.multi_output = base.target_tags.multi_output
         tags.input_tags.sparse = False
-        tags.input_tags.allow_nan = False
+        tags.input_tags.allow_nan = accepts_nan(self._base())
         if tags.regressor_tags is not None and base.regressor_tags is not None:
             tags.regressor_tags.poor_score = base.regressor_tags.poor_score
         if tags.classifier_tags is not None and base.classifier_tags is not None:

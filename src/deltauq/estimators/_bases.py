@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from numbers import Integral
 from typing import Any
 
@@ -20,8 +20,11 @@ from sklearn.ensemble import (
 )
 from sklearn.gaussian_process import GaussianProcessClassifier, GaussianProcessRegressor
 from sklearn.kernel_ridge import KernelRidge
+from sklearn.model_selection import GridSearchCV, RandomizedSearchCV
+from sklearn.multioutput import MultiOutputClassifier, MultiOutputRegressor
 from sklearn.pipeline import Pipeline
 from sklearn.svm import SVC, SVR, NuSVC, NuSVR
+from sklearn.utils import ClassifierTags, RegressorTags, Tags, TargetTags, get_tags
 from sklearn.utils.validation import has_fit_parameter
 
 from deltauq.estimators._rows import TrainingRows
@@ -35,6 +38,11 @@ REGRESSION_FORESTS = (RandomForestRegressor, ExtraTreesRegressor)
 FORESTS = (*REGRESSION_FORESTS, RandomForestClassifier, ExtraTreesClassifier)
 MIN_PAIRS_PER_LEAF = 3
 """`forest-study`: a third of the size at about the same errors. Classifiers keep theirs: NLL suffers."""
+ESTIMATOR_METHODS = ("get_params", "set_params", "fit")
+CATEGORY_PARAMETERS = ("categorical_features", "cat_features", "categorical_feature")
+"""Names under which models take the columns that hold categories."""
+PASS_NAN_ON = (MultiOutputRegressor, MultiOutputClassifier, GridSearchCV, RandomizedSearchCV)
+"""Wrappers that hand NaN to their `estimator`, but whose tags do not say so."""
 
 
 def prepare_base(estimator: BaseEstimator, random_state: np.random.RandomState) -> BaseEstimator:
@@ -148,6 +156,40 @@ def takes_any_keyword(method: Any) -> bool:
     return any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
 
 
+def is_estimator(value: Any) -> bool:
+    """Tell whether a value has an estimator's methods: CatBoost's models have no class of scikit-learn's."""
+    return not isinstance(value, type) and all(hasattr(value, name) for name in ESTIMATOR_METHODS)
+
+
+def tags_of(base: Any) -> Tags:
+    """Return an estimator's tags, or default ones for an estimator that has none."""
+    if hasattr(base, "__sklearn_tags__"):
+        return get_tags(base)
+    kind = getattr(base, "_estimator_type", None)
+    return Tags(
+        estimator_type=kind,
+        target_tags=TargetTags(required=True),
+        regressor_tags=RegressorTags() if kind == "regressor" else None,
+        classifier_tags=ClassifierTags() if kind == "classifier" else None,
+    )
+
+
+def accepts_nan(base: Any) -> bool:
+    """Tell whether the base can be fitted on rows with missing values."""
+    if isinstance(base, Pipeline):
+        for _, step in base.steps:
+            if step is None or step == "passthrough":
+                continue
+            if not accepts_nan(step):
+                return False
+            if type(step).__module__.startswith("sklearn.impute"):
+                return True
+        return True
+    if isinstance(base, PASS_NAN_ON):
+        return accepts_nan(base.estimator)
+    return bool(tags_of(base).input_tags.allow_nan)
+
+
 def _last_step(base: BaseEstimator) -> BaseEstimator:
     """Return the model at the end of a pipeline, or the base itself."""
     return _last_step(base.steps[-1][1]) if isinstance(base, Pipeline) else base
@@ -157,17 +199,33 @@ def _parts(base: BaseEstimator) -> Iterator[BaseEstimator]:
     """Yield the base and every estimator inside it."""
     yield base
     for value in base.get_params(deep=True).values():
-        if isinstance(value, BaseEstimator):
+        if is_estimator(value):
             yield value
 
 
-def refuse_column_transformer(base: BaseEstimator) -> None:
+def refuse_column_choices(base: BaseEstimator) -> None:
     """Raise ValueError for a base that picks columns: anchoring would double them under it."""
+    for part in _parts(base):
+        for name, value in part.get_params(deep=False).items():
+            if name in CATEGORY_PARAMETERS and value is not None and not isinstance(value, str):
+                raise ValueError(
+                    f"{type(part).__name__} has {name} set, but differences of categories mean nothing: "
+                    f"leave it out and encode categories first, as in {encoding_advice()}."
+                )
     if any(isinstance(part, ColumnTransformer) for part in _parts(base)):
         raise ValueError(
             "estimator contains a ColumnTransformer, but it would see anchor and difference columns: put it "
             "outside, as in make_pipeline(ColumnTransformer(...), <anchored estimator>)."
         )
+
+
+def encoding_advice(columns: Sequence[Any] = ()) -> str:
+    """Return the pipeline that encodes the columns of categories before anchoring."""
+    names = ", ".join(map(repr, columns)) or "<columns>"
+    encoder = (
+        f"make_column_transformer((OneHotEncoder(sparse_output=False), [{names}]), remainder='passthrough')"
+    )
+    return f"make_pipeline({encoder}, <anchored estimator>)"
 
 
 def seed(base: BaseEstimator, random_state: np.random.RandomState) -> None:

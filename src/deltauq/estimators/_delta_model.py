@@ -159,7 +159,10 @@ class DeltaModel:
         Anchors repeat where there are fewer of them than K; asking the base once is enough.
         """
         blocks = self.encoding.tuples(self.anchors)
-        _, first, counts = np.unique(np.hstack(blocks), axis=0, return_index=True, return_counts=True)
+        joined = np.hstack(blocks)
+        # Missing values are equal to each other here, and anchors are never infinite.
+        joined = np.where(np.isnan(joined), np.inf, joined)
+        _, first, counts = np.unique(joined, axis=0, return_index=True, return_counts=True)
         if not distinct or len(first) == len(self.anchors):
             return blocks, [1] * len(self.anchors)
         order = np.argsort(first)

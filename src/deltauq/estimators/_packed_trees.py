@@ -5,7 +5,8 @@ of differences, both constant up to X for one anchor.  The rows of X therefore d
 alone, and the splits on the anchor's columns are decided once for all of them.
 
 Each row reaches the leaf it reaches in scikit-learn, which casts the tuple to float32 and goes left where
-``value <= threshold`` with the threshold in float64.  The outputs are bit for bit those of `plain_outputs`.
+``value <= threshold`` with the threshold in float64, and where the split sends missing values if the value is
+NaN.  The outputs are bit for bit those of `plain_outputs`.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ _FORESTS = (RandomForestRegressor, RandomForestClassifier, ExtraTreesRegressor, 
 
 # One node of a packed tree.  The right child follows the left.  A leaf is its own left child with an infinite
 # threshold, so that a step from it stays there.  `column` counts the d difference columns first and the
-# c anchor columns after them.  `leaf` numbers the leaves of all trees; it is meaningless elsewhere.
+# c anchor columns after them.  `leaf` numbers the leaves of all trees; at a split it
+# is 1 where missing values go right, else 0.
 _NODE = np.dtype(
     [("column", np.uint32), ("threshold", np.float32), ("left", np.uint32), ("leaf", np.uint32)], align=True
 )
@@ -261,7 +263,7 @@ def _pack(
     packed["threshold"][parents] = _float32_below(tree.threshold[parents])
     packed["left"] = place
     packed["left"][parents] = pairs
-    packed["leaf"] = 0
+    packed["leaf"] = tree.missing_go_to_left == 0
     packed["leaf"][leaf_ids] = first_leaf + np.arange(leaf_ids.size)
     nodes[place] = packed
     return leaf_ids

@@ -88,7 +88,8 @@ def draw_train_anchors(
         return data.X, data.weights
     ordered = data.take(_canonical_order(data.X, rng))
     anchors = prior.draw(ordered.X, n, rng, labels=ordered.strata, weights=ordered.weights)
-    anchors = check_array(anchors, dtype=np.float64, input_name="anchors")
+    finite: bool | str = "allow-nan" if np.isnan(data.X).any() else True
+    anchors = check_array(anchors, dtype=np.float64, ensure_all_finite=finite, input_name="anchors")
     if anchors.shape != (n, data.X.shape[1]):
         raise ValueError(
             f"anchors drawn by {prior!r} have shape {anchors.shape}, not {(n, data.X.shape[1])}."
@@ -216,7 +217,11 @@ def _canonical_order(X: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Return an order of rows that does not depend on how they came, equal rows side by side.
 
     Drawn from in this order, a row of weight two gives the same anchors as the same row given twice.
-    A random direction rather than the first column spreads systematic draws over all features.
+    A random direction rather than the first column spreads systematic draws over all features. A missing
+    value counts as one drawn for its column.
     """
     direction = rng.standard_normal(X.shape[1])
+    missing = np.isnan(X)
+    if missing.any():
+        X = np.where(missing, rng.standard_normal(X.shape[1]), X)
     return np.argsort(np.sum(X * direction, axis=1), kind="stable")

@@ -66,25 +66,35 @@ def _pass_anchor_splits(nodes: Any, anchor: Any, width: Any, node: Any) -> Any:
     """Follow splits on the anchor block, which all rows answer alike, to the first other node."""
     record = nodes[node]
     while record.column >= width:
-        right = anchor[u64(record.column) - width] > record.threshold
+        value = anchor[u64(record.column) - width]
+        right = (value > record.threshold) | ((value != value) & (record.leaf == _ONE))
         node = u64(record.left) + u64(right)
         record = nodes[node]
     return node
 
 
 @_compiled
-def _split_group(source: Any, target: Any, first: Any, stop: Any, column: Any, threshold: Any) -> Any:
+def _split_group(
+    source: Any, target: Any, first: Any, stop: Any, column: Any, threshold: Any, missing_right: Any
+) -> Any:
     """Sort the row numbers ``source[first:stop]`` into `target` and return where the right part starts.
 
     Left rows fill the range from the front, right rows from the back.  Each row is written at both ends and
     only one of the two ends moves on, so there is no branch to mispredict.
     """
     left, last = first, stop - _ONE
-    for i in range(first, stop):
-        row = source[i]
-        target[left] = row
-        target[last - i + left] = row
-        left += _ONE - u64(column[u64(row)] > threshold)
+    if missing_right:
+        for i in range(first, stop):
+            row = source[i]
+            target[left] = row
+            target[last - i + left] = row
+            left += u64(column[u64(row)] <= threshold)  # false for NaN
+    else:
+        for i in range(first, stop):
+            row = source[i]
+            target[left] = row
+            target[last - i + left] = row
+            left += _ONE - u64(column[u64(row)] > threshold)
     return left
 
 
@@ -105,7 +115,9 @@ def _finish_rows(
             row, record = u64(rows[i]), nodes[u64(at[i])]
             column = u64(record.column)
             place = column * stride + row if column < width else column + behind
-            node = u64(record.left) + u64(table[place] > record.threshold)
+            value = table[place]
+            right = (value > record.threshold) | ((value != value) & (record.leaf == _ONE))
+            node = u64(record.left) + u64(right)
             child = nodes[node]
             leaves[row] = child.leaf
             rows[n_going], at[n_going] = row, node
@@ -163,7 +175,8 @@ def _find_leaves(
         side = _ONE - side
         start = u64(record.column) * stride
         column = table[start : start + u64(n_rows)]
-        middle = _split_group(group, rows[side], first, stop, column, record.threshold)
+        missing_right = record.leaf == _ONE
+        middle = _split_group(group, rows[side], first, stop, column, record.threshold, missing_right)
         node = u64(record.left)
         if middle == first:
             node += _ONE

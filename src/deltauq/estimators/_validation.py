@@ -10,10 +10,18 @@ from types import MethodType
 from typing import Any
 
 import numpy as np
+import scipy.sparse
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
-from deltauq.estimators._bases import takes_weights, weight_keyword
+from deltauq.core import AnchorPrior, KMeansPrior, NormalPrior
+from deltauq.core.representation import shown
+from deltauq.estimators._bases import accepts_nan, encoding_advice, takes_weights, weight_keyword
+
+NAN_ADVICE = (
+    "does not accept: fill it first, as in make_pipeline(SimpleImputer(), <anchored estimator>), or anchor a "
+    "model that accepts it, such as histogram gradient boosting."
+)
 
 
 class FitLikeBase:
@@ -61,9 +69,21 @@ def all_or_nothing(estimator: BaseEstimator) -> Iterator[None]:
         raise
 
 
-def validated(estimator: BaseEstimator, X: Any, *y: Any) -> Any:
-    """Validate X, and y when fitting, so that every error names its argument."""
+def validated(estimator: Any, X: Any, *y: Any) -> Any:
+    """Validate X, and y when fitting, so that every error names its argument and says what to do."""
     fitting = bool(y)
+    base = getattr(estimator, "estimator_", estimator._base())
+    if scipy.sparse.issparse(X):
+        raise TypeError(
+            "X is sparse, but dense data is required: differences from anchors are dense. Use X.toarray(), "
+            "or reduce it first, as in make_pipeline(TruncatedSVD(), <anchored estimator>)."
+        )
+    categories = _columns_of_categories(X)
+    if categories:
+        raise ValueError(
+            f"X has columns of categories, {categories[:3]}, whose differences mean nothing: encode them "
+            f"first, as in {encoding_advice(categories[:3])}."
+        )
     try:
         return validate_data(
             estimator,
@@ -71,26 +91,54 @@ def validated(estimator: BaseEstimator, X: Any, *y: Any) -> Any:
             *y,
             reset=fitting,
             dtype=np.float64 if fitting else (np.float64, np.float32),
+            ensure_all_finite="allow-nan" if accepts_nan(base) else True,
             ensure_min_samples=2 if fitting else 1,
             **({"multi_output": True} if fitting else {}),
         )
     except (ValueError, np.exceptions.DTypePromotionError) as error:
+        if str(error).startswith("Input X contains NaN"):
+            raise ValueError(f"X contains NaN, which {type(base).__name__} {NAN_ADVICE}") from error
+        if str(error).startswith("Expected 2D array"):  # scikit-learn's message shows the data
+            raise ValueError(
+                f"X must be a 2D array of rows and columns, got {shown(np.asarray(X))}. Reshape your data "
+                "with X.reshape(-1, 1) if it has a single feature, or X.reshape(1, -1) if it is a single row."
+            ) from None
         if isinstance(error, ValueError) and "could not convert" not in str(error):
             raise
-        raise ValueError(f"X must be numeric, but {error}; encode such columns before anchoring.") from error
+        raise ValueError(
+            f"X must be numeric, but {error}; encode such columns first, as in {encoding_advice()}."
+        ) from error
+
+
+def _columns_of_categories(X: Any) -> list[Any]:
+    """Return the names of the category columns of a pandas or polars frame."""
+    if not (hasattr(X, "columns") and hasattr(X, "dtypes")):
+        return []
+    kinds = ("category", "Categorical", "Enum")
+    return [name for name, dtype in zip(X.columns, X.dtypes, strict=True) if str(dtype).startswith(kinds)]
+
+
+def refuse_means_of_nan(prior: AnchorPrior, X: np.ndarray) -> None:
+    """Raise ValueError for a prior that takes means of rows with missing values."""
+    takes_means = isinstance(prior, KMeansPrior) or (isinstance(prior, NormalPrior) and not prior.standard)
+    if takes_means and np.isnan(X).any():
+        raise ValueError(
+            f'{prior!r} takes means of X, but X contains NaN: use anchors="data", or fill it first, as in '
+            "make_pipeline(SimpleImputer(), <anchored estimator>)."
+        )
 
 
 def require_count(name: str, value: Any, otherwise: str = "") -> None:
     """Refuse anything but a positive integer."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
         allowed = f"a positive integer {otherwise}".strip()
-        raise ValueError(f"{name} must be {allowed}, got {value!r}.")
+        raise ValueError(f"{name} must be {allowed}, got {shown(value)}.")
 
 
 def require_choice(name: str, value: Any, choices: tuple[Any, ...]) -> None:
     """Refuse a value that is not one of the choices."""
     if not (value is None or isinstance(value, str)) or value not in choices:
-        raise ValueError(f"{name} must be one of {list(choices)}, got {value!r}.")
+        raise ValueError(f"{name} must be one of {list(choices)}, got {shown(value)}.")
 
 
 def require_positive(name: str, value: Any, otherwise: str = "") -> None:
@@ -98,12 +146,12 @@ def require_positive(name: str, value: Any, otherwise: str = "") -> None:
     number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
     if not number or not 0 < value < np.inf:
         allowed = f"{otherwise} a positive number".strip()
-        raise ValueError(f"{name} must be {allowed}, got {value!r}.")
+        raise ValueError(f"{name} must be {allowed}, got {shown(value)}.")
 
 
 def warn_if_alone(anchors: np.ndarray) -> None:
     """Warn of anchors of shape (K, d) that are all the same: nothing can spread over them."""
-    if np.all(anchors == anchors[0]):
+    if np.all((anchors == anchors[0]) | (np.isnan(anchors) & np.isnan(anchors[0]))):
         warnings.warn(
             "there is only one distinct anchor, so σ is zero everywhere.", UserWarning, stacklevel=3
         )

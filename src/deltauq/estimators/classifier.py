@@ -135,7 +135,9 @@ class AnchoredClassifier(ClassifierMixin, BaseAnchored):
         """
         check_is_fitted(self)
         if hasattr(self, "center_"):
-            return np.asarray(self.center_.predict(validated(self, X)))
+            predicted = np.asarray(self.center_.predict(validated(self, X)))
+            # CatBoost returns one of several classes as a column.
+            return predicted.ravel() if self._single_output else predicted
         blocks = self._per_output(self.posterior(X).mean)
         labels = [
             classes[np.argmax(block, axis=1)]

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from deltauq.core.representation import short_repr
 from deltauq.inverse.forward import Forward, Said, ask
 from deltauq.inverse.generator import Generate, latent_size, numbers_of, uniform
 from deltauq.nn._inference import evaluating
@@ -46,6 +47,8 @@ class Found:
     std: Tensor | None
     loss: Tensor
     diverged: Tensor
+
+    __repr__ = short_repr
 
 
 def search(

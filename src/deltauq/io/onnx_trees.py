@@ -109,6 +109,7 @@ def _tree_parts(tree: Any, number: int, width: int, n_trees: int) -> dict[str, n
         "nodes_featureids": np.where(is_leaf, 0, tree.feature),
         "nodes_values": np.where(is_leaf, 0.0, _rounded_down(tree.threshold)),
         "nodes_modes": np.where(is_leaf, "LEAF", "BRANCH_LEQ"),
+        "nodes_missing_value_tracks_true": np.where(is_leaf, 0, tree.missing_go_to_left),
         "nodes_truenodeids": np.where(is_leaf, 0, tree.children_left),
         "nodes_falsenodeids": np.where(is_leaf, 0, tree.children_right),
         "target_treeids": np.full(len(leaves) * width, number),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from deltauq.core.representation import short_repr
 from deltauq.data.files import written_whole
 from deltauq.tables.apart import Difference, set_apart
 from deltauq.tables.errors import TableError, did_you_mean, require_pandas
@@ -53,6 +54,8 @@ class UncertainRow:
     missed: bool
     apart: list[Difference]
 
+    __repr__ = short_repr
+
 
 @dataclass(frozen=True)
 class Evaluation:
@@ -90,6 +93,8 @@ class Evaluation:
     n_slices: int
     uncertain: list[UncertainRow]
     notes: list[str]
+
+    __repr__ = short_repr
 
     @property
     def n_rows(self) -> int:

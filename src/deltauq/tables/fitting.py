@@ -107,7 +107,9 @@ def fit(
     with warnings.catch_warnings(), _told_of_the_table(model):
         # Of networks that might have gained by more epochs, and of words that a fold has not met.
         warnings.simplefilter("ignore")
-        rows = _part(data, build_columns(data.schema, scaled=model not in UNIT_FREE), coverage, random_state)
+        rows = _part(
+            data, build_columns(data.schema, scaled=model not in list(UNIT_FREE)), coverage, random_state
+        )
         if n_anchors > len(rows.X):
             settings = replace(settings, n_anchors=len(rows.X))
             data.notes.append(f"Of {n_anchors:,} anchors, {len(rows.X):,} are used: the rows trained on.")

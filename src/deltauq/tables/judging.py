@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from deltauq.core import Posterior
+from deltauq.core.representation import short_repr
 from deltauq.metrics import (
     accuracy,
     auroc,
@@ -55,6 +56,8 @@ class Judged:
     size: np.ndarray
     metrics: dict[str, float]
     curve: tuple[np.ndarray, np.ndarray]
+
+    __repr__ = short_repr
 
 
 @dataclass(frozen=True)

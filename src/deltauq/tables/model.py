@@ -13,6 +13,7 @@ import numpy as np
 
 from deltauq.calibration import ConformalClassifier, ConformalRegressor
 from deltauq.core import Posterior
+from deltauq.core.representation import short_repr
 from deltauq.estimators import AnchoredClassifier, AnchoredRegressor
 from deltauq.tables.errors import require_pandas
 from deltauq.tables.files import read_frame
@@ -66,6 +67,8 @@ class Fitted:
     reference: np.ndarray = field(default_factory=lambda: np.empty((0, 0)))
     reference_targets: np.ndarray = field(default_factory=lambda: np.empty(0))
 
+    __repr__ = short_repr
+
 
 @dataclass(frozen=True)
 class TableModel:
@@ -106,6 +109,13 @@ class TableModel:
     labels: str = "string"
     origin: str = ""
     report: dict[str, Any] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        model = self.fitted.model
+        return (
+            f"TableModel(target={self.target!r}, task={self.task!r}, columns={len(self.schema.columns)}, "
+            f"model={type(getattr(model, 'estimator', model)).__name__}, coverage={self.coverage})"
+        )
 
     def predict(self, table: Any, coverage: float | None = None) -> pd.DataFrame:
         """Predict every row of a table.

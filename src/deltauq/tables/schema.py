@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -40,7 +40,7 @@ class Column:
     name: str
     kind: str
     origin: str = ""
-    words: tuple[str, ...] = ()
+    words: tuple[str, ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True)
