@@ -72,7 +72,7 @@ def test_training_anchors_are_chosen_and_told(word, count, diabetes):
     assert done.stderr == ""
     text = " ".join(done.stdout.split())
     assert f"trained with {count} anchors a row" in text and "6 folds" in text
-    assert ("(n_train_anchors=7); the default trains with 64." in text) == (word == "7")
+    assert ("(--train-anchors 7); --train-anchors auto trains with 64." in text) == (word == "7")
 
 
 def test_bad_input_gets_one_line(diabetes, tmp_path):

@@ -1,4 +1,4 @@
-"""The verdict on a user's own model: plain, anchored, and cheap rivals on the user's table."""
+"""The verdict on a user's own model: plain, anchored, cheap alternatives and a trivial baseline on the user's table."""
 
 from deltauq.assessment.measures import Measures
 from deltauq.assessment.result import Assessment
