@@ -86,6 +86,15 @@ def beats_baseline(measures: Measures, method: str) -> bool:
     return any(has_larger(measures, name, BASELINE, method) for name in deciding_errors(measures, method))
 
 
+def alternatives(measures: Measures) -> list[str]:
+    """Return the methods beside the plain and the anchored ones that may be advised."""
+    return [
+        name
+        for name in measures.rivals()
+        if beats_baseline(measures, name) and errs_no_more(measures, name, "plain")
+    ]
+
+
 def arrow(measures: Measures, method: str, name: str) -> str:
     """Return "↓" or "↑" where a measure is lower or higher than the plain model's by more than noise."""
     if name in measures.error_names():

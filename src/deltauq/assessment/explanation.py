@@ -13,10 +13,12 @@ from deltauq.assessment.columns import text
 from deltauq.assessment.comparison import (
     COST_FACTOR,
     RANK_MARGIN,
+    alternatives,
     beats_baseline,
     best_ranking,
     deciding_errors,
     doubtful_errors,
+    errs_less,
     has_larger,
     larger_errors,
     ranks_better,
@@ -54,7 +56,9 @@ def use_it(measures: Measures, terms: Terms) -> str:
             f"({_rank_numbers(measures, 'anchored')})"
         )
     else:
-        start += f", and {_ranking(measures, 'anchored')}{_calibration(measures, 'anchored', terms)}"
+        ranking = _ranking(measures, "anchored")
+        word = "but" if " worse than " in ranking else "and"
+        start += f", {word} {ranking}{_calibration(measures, 'anchored', terms)}"
     return f"{start}{_worse_than_baseline(measures, 'anchored')}."
 
 
@@ -81,18 +85,22 @@ def use_not(measures: Measures, ours: str, instead: str, terms: Terms) -> str:
     """
     if not any(beats_baseline(measures, method) for method in ("plain", "anchored")):
         return _none_beats(measures, instead, terms)
-    reasons = [_accuracy(measures)]
-    if not measures.has_ranking(ours):
-        reasons.append(_unranked(measures, ours))
-    elif any(ranks_better(measures, method, "plain") for method in (ours, instead)):
-        reasons += [_rival_gain(measures, ours, instead)] if measures.has_ranking(instead) else []
-    else:
-        reasons.append(_no_gain(measures, ours))
-    more_folds = f"; {_more_folds(terms)}" if _may_predict_better(measures) else ""
-    return (
-        f"Don't use anchoring here: {', and '.join(reasons)}; use {_advised(measures, instead)}{more_folds}"
-        f"{_worse_than_baseline(measures, instead)}."
-    )
+    gains = errs_less(measures, "anchored", "plain") or not beats_baseline(measures, "plain")
+    may_gain = not gains and _may_predict_better(measures)
+    reason = None
+    if gains and not beats_baseline(measures, "anchored"):
+        reason = f"it does not beat the {measures.label(BASELINE)} ({_against_baseline(measures, 'anchored')})"
+    elif not measures.has_ranking(ours):
+        reason = _unranked(measures, ours)
+    elif not any(ranks_better(measures, method, "plain") for method in (ours, instead)):
+        reason = _no_gain(measures, ours)
+    elif measures.has_ranking(instead):
+        reason = _rival_gain(measures, ours, instead)
+    advice = f"Don't use anchoring here: {_accuracy(measures)}"
+    if reason is not None:
+        advice += f", {'but' if gains or may_gain else 'and'} {reason}"
+    advice += f"; use {_advised(measures, instead)}{_worse_than_baseline(measures, instead)}"
+    return f"{advice}; {_more_folds(terms)}." if may_gain and instead == "plain" else f"{advice}."
 
 
 def _none_beats(measures: Measures, instead: str, terms: Terms) -> str:
@@ -103,8 +111,11 @@ def _none_beats(measures: Measures, instead: str, terms: Terms) -> str:
         f"beats the trivial baseline, the {measures.label(BASELINE)}"
     )
     if instead == BASELINE:
-        unclear = any("within" in reason for reason in of_each)
-        return f"{advice}; {_more_folds(terms) if unclear else 'try another model'}."
+        seems_to_beat = any(
+            not larger_errors(measures, method, BASELINE) and not doubtful_errors(measures, method, BASELINE)
+            for method in ("plain", "anchored")
+        )
+        return f"{advice}; {_more_folds(terms) if seems_to_beat else 'try another model'}."
     return f"{advice}; use {_source(measures, instead)}, which does ({_against_baseline(measures, instead)})."
 
 
@@ -134,9 +145,10 @@ def _worse_than_baseline(measures: Measures, method: str) -> str:
     worse += [name for name in larger_errors(measures, method, BASELINE) if name not in worse]
     if not worse or method == BASELINE:
         return ""
+    whose = "the plain model's" if method == "center" else "its"
     return (
-        f"; but its {ERROR_NAMES[worse[0]]} is worse than that of the {measures.label(BASELINE)} "
-        f"({text(measures, method, worse[0])} against {text(measures, BASELINE, worse[0])})"
+        f"; {whose} {_of_error(measures, worse[0], method, BASELINE)}, however, is worse than that of the "
+        f"{measures.label(BASELINE)}"
     )
 
 
@@ -203,10 +215,9 @@ def _accuracy(measures: Measures) -> str:
     return f"it {verb} ({_numbers(measures, name, 'anchored', 'plain')}{noise})"
 
 
-def _of_error(measures: Measures, name: str) -> str:
-    """Return an error with the plain model's in brackets, to go into a sentence."""
-    numbers = f"{text(measures, 'anchored', name)} against {text(measures, 'plain', name)}"
-    return f"{ERROR_NAMES[name]} ({numbers})"
+def _of_error(measures: Measures, name: str, a: str = "anchored", b: str = "plain") -> str:
+    """Return the name of an error and that of two methods in brackets, to go into a sentence."""
+    return f"{ERROR_NAMES[name]} ({text(measures, a, name)} against {text(measures, b, name)})"
 
 
 def _numbers(measures: Measures, name: str, a: str, b: str) -> str:
@@ -224,7 +235,7 @@ def _ranking(measures: Measures, ours: str) -> str:
     if not measures.has_ranking(ours):
         return _unranked(measures, ours)
     subject = SUBJECTS[measures.rank_name(ours)]
-    others = [other for other in ("plain", *measures.rivals()) if measures.has_ranking(other)]
+    others = [other for other in ("plain", *alternatives(measures)) if measures.has_ranking(other)]
     if not others:
         verb = (
             RANK_VERBS[measures.task] if ranks_better(measures, ours, "plain") else "says little about them"

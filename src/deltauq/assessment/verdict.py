@@ -8,6 +8,7 @@ from enum import StrEnum
 from deltauq.assessment import explanation
 from deltauq.assessment.comparison import (
     USEFUL_RANK,
+    alternatives,
     beats_baseline,
     best_ranking,
     errs_less,
@@ -106,7 +107,7 @@ def decide(measures: Measures, terms: Terms = PYTHON) -> Verdict:
 def _instead(measures: Measures, ours: str) -> str:
     """Return the method to use where neither of the anchored ones is; `ours` is the better of the two."""
     in_the_way = _in_the_way(measures, ours) if _gains(measures, ours) else []
-    others = in_the_way or _alternatives(measures)
+    others = in_the_way or alternatives(measures)
     proven = [name for name in others if _gains(measures, name)]
     if proven or in_the_way:
         return _cheapest_of_the_best(measures, proven or in_the_way)
@@ -120,18 +121,9 @@ def _gains(measures: Measures, method: str) -> bool:
     return beats_baseline(measures, method) and not beats_baseline(measures, "plain")
 
 
-def _alternatives(measures: Measures) -> list[str]:
-    """Return the methods beside the plain and the anchored ones that may be advised."""
-    return [
-        name
-        for name in measures.rivals()
-        if beats_baseline(measures, name) and errs_no_more(measures, name, "plain")
-    ]
-
-
 def _in_the_way(measures: Measures, ours: str) -> list[str]:
     """Return the alternatives that make one of the anchored methods needless."""
-    return [name for name in _alternatives(measures) if _stands_in_the_way(measures, name, ours)]
+    return [name for name in alternatives(measures) if _stands_in_the_way(measures, name, ours)]
 
 
 def _stands_in_the_way(measures: Measures, rival: str, ours: str) -> bool:

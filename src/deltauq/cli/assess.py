@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from deltauq.assessment import Assessment
 
 MAX_ROWS = 2000
+WIDE = 100
+"""Terminals of this width have room between columns."""
 
 
 class TaskWord(StrEnum):
@@ -130,7 +132,7 @@ def run_assess(table: UserTable, word: ModelWord, words: dict[str, Any]) -> "Ass
 
 
 def show(found: "Assessment", notes: list[str]) -> None:
-    """Print an assessment: the notes, the table with the advised method in bold, the advice."""
+    """Print an assessment: the notes, the folds, the table with the advised method in bold, the advice."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -139,15 +141,8 @@ def show(found: "Assessment", notes: list[str]) -> None:
     console = Console()
     for note in notes:
         console.print(Text(note))
-    grid = Table(
-        title=found.heading(),
-        title_justify="left",
-        title_style="bold",
-        caption=found.legend(),
-        caption_justify="left",
-        box=box.SIMPLE,
-        padding=(0, 1, 0, 0),
-    )
+    console.print(Text(f"\n{found.heading()}", style="bold"))
+    grid = Table(box=box.SIMPLE, padding=(0, 1 if console.width >= WIDE else 0, 0, 0))
     for column, name in enumerate(found.header()):
         # Names may wrap between words, numbers may not.
         texts = [cells[column] if column else max(cells[0].split(), key=len) for cells in found.cells()]
@@ -155,4 +150,5 @@ def show(found: "Assessment", notes: list[str]) -> None:
     for method, cells in zip(found.methods, found.cells(), strict=True):
         grid.add_row(*cells, style="bold" if method == found.verdict.method else "")
     console.print(grid)
+    console.print(Text(found.legend()))
     console.print(Text(f"\n{found.verdict.sentence}"))
