@@ -16,6 +16,8 @@ RANK_MARGIN = 0.05
 """Two rankings closer than this are equally good."""
 USEFUL_RANK = 0.1
 """A ranking below this is of no use, whatever it is compared with."""
+TOO_WIDE = 2.0
+"""Intervals of an alternative that are this many times as wide as those of one width are of no use."""
 RULED_BY_FEW_ROWS = ("rmse", "log_loss")
 """Errors whose mean a few rows can rule: what is within their noise says nothing."""
 
@@ -91,8 +93,17 @@ def alternatives(measures: Measures) -> list[str]:
     return [
         name
         for name in measures.rivals()
-        if beats_baseline(measures, name) and errs_no_more(measures, name, "plain")
+        if beats_baseline(measures, name)
+        and errs_no_more(measures, name, "plain")
+        and not _is_too_wide(measures, name)
     ]
+
+
+def _is_too_wide(measures: Measures, method: str) -> bool:
+    """Tell whether a method's calibrated intervals are of no use, as where its σ is zero for some rows."""
+    if measures.task != "regression":
+        return False
+    return measures.mean(method, "width") > TOO_WIDE * measures.mean("plain", "width")
 
 
 def arrow(measures: Measures, method: str, name: str) -> str:

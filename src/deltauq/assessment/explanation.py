@@ -89,7 +89,9 @@ def use_not(measures: Measures, ours: str, instead: str, terms: Terms) -> str:
     may_gain = not gains and _may_predict_better(measures)
     reason = None
     if gains and not beats_baseline(measures, "anchored"):
-        reason = f"it does not beat the {measures.label(BASELINE)} ({_against_baseline(measures, 'anchored')})"
+        reason = (
+            f"it does not beat the {measures.label(BASELINE)} ({_against_baseline(measures, 'anchored')})"
+        )
     elif not measures.has_ranking(ours):
         reason = _unranked(measures, ours)
     elif not any(ranks_better(measures, method, "plain") for method in (ours, instead)):
@@ -107,8 +109,8 @@ def _none_beats(measures: Measures, instead: str, terms: Terms) -> str:
     """Say that neither model predicts better than the trivial baseline."""
     of_each = [_against_baseline(measures, method) for method in ("plain", "anchored")]
     advice = (
-        f"Don't use anchoring here: neither the plain model ({of_each[0]}) nor the anchored one ({of_each[1]}) "
-        f"beats the trivial baseline, the {measures.label(BASELINE)}"
+        f"Don't use anchoring here: neither the plain model ({of_each[0]}) nor the anchored one "
+        f"({of_each[1]}) beats the trivial baseline, the {measures.label(BASELINE)}"
     )
     if instead == BASELINE:
         seems_to_beat = any(
@@ -134,7 +136,7 @@ def _against_baseline(measures: Measures, method: str) -> str:
             [name for name in names if name in doubtful_errors(measures, method, BASELINE)],
         ]
     clear = kinds[0]
-    name = [name for kind in [*kinds, names] for name in kind][0]
+    name = next(name for kind in [*kinds, names] for name in kind)
     numbers = _numbers(measures, name, method, BASELINE)
     return numbers if name in clear else f"{numbers}, within {_noise(measures)}"
 
@@ -200,7 +202,7 @@ def _accuracy(measures: Measures) -> str:
         worse = [*higher, *doubtful]
         return f"{better}, though its {_of_error(measures, worse[0])} is worse" if worse else better
     if higher or doubtful:
-        name = [*higher, *doubtful][0]
+        name = (higher or sorted(doubtful, key=lambda name: -_ratio(measures, name)))[0]
         verb, noise = ("costs", "") if higher else ("may cost", f", within {_noise(measures)}")
         though = f", though its {_of_error(measures, lower[0])} is better" if lower else ""
         return f"it {verb} accuracy ({_numbers(measures, name, 'anchored', 'plain')}{noise}){though}"
@@ -215,6 +217,11 @@ def _accuracy(measures: Measures) -> str:
     return f"it {verb} ({_numbers(measures, name, 'anchored', 'plain')}{noise})"
 
 
+def _ratio(measures: Measures, name: str) -> float:
+    """Return an error of the anchored method over the plain model's."""
+    return measures.mean_error("anchored", name) / max(measures.mean_error("plain", name), 1e-300)
+
+
 def _of_error(measures: Measures, name: str, a: str = "anchored", b: str = "plain") -> str:
     """Return the name of an error and that of two methods in brackets, to go into a sentence."""
     return f"{ERROR_NAMES[name]} ({text(measures, a, name)} against {text(measures, b, name)})"
@@ -223,7 +230,9 @@ def _of_error(measures: Measures, name: str, a: str = "anchored", b: str = "plai
 def _numbers(measures: Measures, name: str, a: str, b: str) -> str:
     """Return an error of two methods; of one where the other has none."""
     numbers = f"{ERROR_NAMES[name]} {text(measures, a, name)}"
-    return f"{numbers} against {text(measures, b, name)}" if math.isfinite(measures.mean(b, name)) else numbers
+    return (
+        f"{numbers} against {text(measures, b, name)}" if math.isfinite(measures.mean(b, name)) else numbers
+    )
 
 
 def _noise(measures: Measures) -> str:
@@ -258,7 +267,8 @@ def _as_well(measures: Measures, a: str, b: str) -> tuple[str, str]:
     """Say that two rankings tie, and add whether that may be for want of folds."""
     if abs(measures.mean_rank(a) - measures.mean_rank(b)) <= RANK_MARGIN:
         return "about as well", ""
-    return "as well", f" within {_noise(measures)}"
+    how = "at least as well" if measures.mean_rank(a) > measures.mean_rank(b) else "as well"
+    return how, f" within {_noise(measures)}"
 
 
 def _no_gain(measures: Measures, ours: str) -> str:
@@ -311,13 +321,12 @@ def _calibration(measures: Measures, method: str, terms: Terms) -> str:
     if measures.task != "regression":
         return ""
     level = f"{measures.level:.0%}"
-    ours, plain = measures.scores[method]["width"], measures.scores["plain"]["width"]
-    if measures.exceeds(ours - plain, WIDER * float(np.mean(plain))):
-        times = float(np.mean(ours) / np.mean(plain))
+    times = measures.mean(method, "width") / measures.mean("plain", "width")
+    if times > 1.0 + WIDER:
         return (
             f"; use σ to rank only: {level} intervals made of it are {times:.2g} times as wide as plain ones"
         )
     held = measures.mean(method, "coverage_raw")
     if not abs(held - measures.level) > MISSED_COVERAGE:
         return ""
-    return f'; raw {level} intervals hold {held:.0%} of the targets, so {terms.calibrate}'
+    return f"; raw {level} intervals hold {held:.0%} of the targets, so {terms.calibrate}"

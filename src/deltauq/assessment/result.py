@@ -22,8 +22,8 @@ LEGENDS = {
     "regression": (
         "trimmed MAE: MAE without the largest 5 % of the errors. rank: Spearman's correlation of σ with "
         "|error|, a dash where there is none, as where σ is the same for every row. raw: share of targets in "
-        "intervals as they come. cal., width: the same, and their mean width, with σ scaled on rows left out. "
-        f"Means over folds; of times, medians. {ARROWS}"
+        "intervals as they come. cal., width: the same, and their mean width, with σ scaled on rows left "
+        f"out. Means over folds; of times, medians. {ARROWS}"
     ),
     "classification": (
         "AUROC: how well mistakes are told from the rest by the spread of the probabilities (σ), and by one "
@@ -161,7 +161,9 @@ class Assessment:
         m, default = self.train_anchors, self.default_train_anchors
         trained = f"The anchored methods were trained with {m:,} anchors a row"
         if m != default:
-            trained += f" ({self.terms.train_anchors.format(m)}); {self.terms.default_train_anchors.format(default)}"
+            trained += (
+                f" ({self.terms.train_anchors.format(m)}); {self.terms.default_train_anchors.format(default)}"
+            )
         return f"{LEGENDS[self.task]} {trained}."
 
     def rescaled(self, unit: float) -> Assessment:

@@ -67,7 +67,8 @@ def decide(measures: Measures, terms: Terms = PYTHON) -> Verdict:
     A method *gains* when it errs less than the plain model, when it ranks its errors better than the plain
     model ranks its own, or when it beats the trivial baseline and the plain model does not. An alternative
     (the spread of the trees, the model's own standard deviations, an ensemble) that errs no more than the
-    plain model, and has a gain or a ranking of at least 0.1, *stands in the way* of anchoring when it ranks
+    plain model, whose calibrated intervals are at most twice as wide as those of one width, and that has a
+    gain or a ranking of at least 0.1, *stands in the way* of anchoring when it ranks
     its errors better; where the rankings tie, when it errs less; where the errors tie as well, when it takes
     less than two thirds of the time, or about the same time and has the larger mean ranking. Anchoring that
     errs less than the plain model yields to no alternative that does not. Then:

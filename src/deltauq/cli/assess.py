@@ -44,7 +44,9 @@ def register(app: Any) -> None:
         ] = ModelWord.forest,
         task: Annotated[TaskWord, typer.Option(help="What kind of target it is.")] = TaskWord.auto,
         folds: Annotated[int, typer.Option(min=2, help="Folds.")] = 5,
-        repeats: Annotated[int, typer.Option(min=1, help="How often the folds are drawn; more find smaller differences.")] = 1,
+        repeats: Annotated[
+            int, typer.Option(min=1, help="How often the folds are drawn; more find smaller differences.")
+        ] = 1,
         train_anchors: Annotated[
             str,
             typer.Option(
