@@ -102,7 +102,7 @@ def use_not(measures: Measures, ours: str, instead: str, terms: Terms) -> str:
     if reason is not None:
         advice += f", {'but' if gains or may_gain else 'and'} {reason}"
     advice += f"; use {_advised(measures, instead)}{_worse_than_baseline(measures, instead)}"
-    return f"{advice}; {_more_folds(terms)}." if may_gain and instead == "plain" else f"{advice}."
+    return f"{advice}; {_more_folds(terms)}." if may_gain else f"{advice}."
 
 
 def _none_beats(measures: Measures, instead: str, terms: Terms) -> str:

@@ -15,21 +15,21 @@ KEPT = np.linspace(0.1, 1.0, 19)
 
 RULE = (
     "A difference counts when, paired over the folds, it is larger than its standard error by Student's "
-    "95 % quantile (with Nadeau and Bengio's correction for shared training rows) and larger than 1 % of the "
-    "smaller error, or 0.05 in ranking, where no ranking below 0.1 counts as better. Everything else is a "
-    "tie; of times, a factor below 1.5. A method errs more when any of its errors is larger, or is 5 % "
-    "larger in the table (RMSE and log loss excepted, whose noise a few rows can make). It errs less when one is "
-    "smaller and it does not err more.",
-    "A method beats the trivial baseline when it errs less than the mean of y, or has a smaller Brier score "
-    "than the class frequencies; no other is advised, nor an alternative that errs more than the plain "
-    "model or whose intervals are twice as wide. A method gains when it errs less than the plain model, "
-    "ranks its errors better, or beats the trivial baseline where the plain model does not. An alternative "
-    "stands in the way of anchoring when it ranks better; where rankings tie, when it errs less; where "
-    "errors tie as well, when it takes less time or, in the same time, has the larger mean ranking. "
-    "Anchoring that errs less than the plain model yields to no alternative that does not. Use anchoring "
-    "when it errs no more than the plain model, gains, and no alternative stands in the way. Otherwise use it for "
-    "σ only, around the plain model's predictions, when that gains and no alternative stands in its way. "
-    "Otherwise don't.",
+    "95 % quantile (with Nadeau and Bengio's correction for shared training rows) and larger than 1 % of "
+    "the smaller error, or 0.05 in ranking, where no ranking below 0.1 counts as better. Everything else "
+    "is a tie; of times, a factor below 1.5. A method errs more when any of its errors is larger, or is 5 "
+    "% larger in the table (RMSE and log loss excepted, whose noise a few rows can make). It errs less "
+    "when one is smaller and it does not err more.",
+    "A method beats the trivial baseline when it errs less than the mean of y, or has a smaller Brier "
+    "score than the class frequencies; no other is advised, nor an alternative that errs more than the "
+    "plain model or whose intervals are twice as wide. A method gains when it errs less than the plain "
+    "model, ranks its errors better, or beats the trivial baseline where the plain model does not. An "
+    "alternative stands in the way of anchoring when it ranks better; where rankings tie, when it errs "
+    "less; where errors tie as well, when it takes less time or, in the same time, has the larger mean "
+    "ranking. Anchoring that errs less than the plain model yields to no alternative that does not. Use "
+    "anchoring when it errs no more than the plain model, gains, and no alternative stands in the way. "
+    "Otherwise use it for σ only, around the plain model's predictions, when that gains and no "
+    "alternative stands in its way. Otherwise don't.",
 )
 
 

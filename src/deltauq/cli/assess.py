@@ -73,6 +73,8 @@ def register(app: Any) -> None:
         }
         with told_in_one_line():
             table = load_table(file, target, task.value, max_rows, seed)
+        if folds > len(table.y):
+            raise BadInput(f"--folds {folds} is more than the {len(table.y)} rows: give fewer folds")
         found = run_assess(table, model, words)
         if html is not None:
             with complaint_about(html):
