@@ -255,9 +255,9 @@ def test_the_same_seed_gives_the_same_answer_on_any_number_of_processes():
 def test_progress_is_told_after_each_fit(capsys):
     calls = []
     assess(LinearRegression(), *diabetes(), cv=2, progress=lambda done, total: calls.append((done, total)))
-    assert calls == [(done, 4) for done in range(5)]
+    assert calls == [(done, 6) for done in range(7)]
     assess(LinearRegression(), *diabetes(), cv=2, progress=True)
-    assert "4 of 4 fits" in capsys.readouterr().err
+    assert "6 of 6 fits" in capsys.readouterr().err
 
 
 # -- classes ---------------------------------------------------------------------------------------------

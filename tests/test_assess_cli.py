@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from html import unescape
 
 import numpy as np
 import pandas as pd
@@ -46,7 +47,12 @@ def test_a_table_with_all_that_tables_have(diabetes, tmp_path):
     page = tmp_path / "page.html"
     done = run(diabetes, "--target", "y", "--model", "knn", "--folds", "3", "--html", page)
     assert (done.returncode, done.stderr) == (0, "")
-    assert "KNeighborsRegressor, regression: 120 rows, 3 folds" in done.stdout
+    text = " ".join(done.stdout.split())
+    assert (
+        "KNeighborsRegressor, regression: 120 rows, 3 folds, each fitted to 64 rows and tested on 40" in text
+    )
+    for parameter in ("n_train_anchors", "n_repeats", 'calibrate="cv"', 'center="estimator"'):
+        assert parameter not in text + unescape(page.read_text(encoding="utf-8"))
     for word in ("unit (one value)", "name (words that hardly repeat)", "row numbers", "anchored", "MAE"):
         assert word in " ".join(done.stdout.split())
     assert "se anchoring" in done.stdout or "Use it for σ only" in done.stdout
@@ -72,12 +78,13 @@ def test_training_anchors_are_chosen_and_told(word, count, diabetes):
     assert done.stderr == ""
     text = " ".join(done.stdout.split())
     assert f"trained with {count} anchors a row" in text and "6 folds" in text
-    assert ("(n_train_anchors=7); the default trains with 64." in text) == (word == "7")
+    assert ("(--train-anchors 7); --train-anchors auto trains with 64." in text) == (word == "7")
 
 
 def test_bad_input_gets_one_line(diabetes, tmp_path):
     assert_one_line(run(tmp_path / "no.csv", "--target", "y"), "no.csv does not exist")
     assert_one_line(run(diabetes, "--target", "y", "--max-rows", "30"), "Too few rows")
+    assert_one_line(run(diabetes, "--target", "y", "--folds", "121"), "--folds 121", "120 rows")
     assert_one_line(run(diabetes, "--target", "y", "--train-anchors", "few"), "positive integer, got few")
     assert_one_line(run(diabetes, "--target", "y", "--html", tmp_path / "no" / "x.html"), "not a folder")
 

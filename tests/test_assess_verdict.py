@@ -1,5 +1,7 @@
 """The rule behind the advice, on measures of each kind that are made up, and its statistics."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -18,6 +20,7 @@ def regressor(mae, rank, *, seconds=1.0, noise=0.01, raw=0.6, width=10.0):
     error = mae * (1 + noise * NOISE)
     return {
         "mae": error,
+        "trimmed_mae": 0.8 * error,
         "rmse": 1.3 * error,
         "spearman": rank,
         "coverage_raw": np.full(FOLDS, raw),
@@ -30,13 +33,15 @@ def regressor(mae, rank, *, seconds=1.0, noise=0.01, raw=0.6, width=10.0):
 
 def regression(**methods):
     methods = {name.replace("_", "-"): values for name, values in methods.items()}
-    return Measures("regression", {"plain": regressor(10.0, None, seconds=0.1), **methods}, overlap=0.25)
+    ends = {"plain": regressor(10.0, None, seconds=0.1), "baseline": regressor(20.0, None, seconds=0.1)}
+    return Measures("regression", {**ends, **methods}, overlap=0.25)
 
 
 def classifier(accuracy, log_loss, confidence, spread=None, *, seconds=1.0, noise=0.01):
     nothing = np.full(FOLDS, np.nan)
     return {
         "accuracy": accuracy + noise * NOISE,
+        "brier": nothing if log_loss is None else 0.6 * log_loss * (1 + noise * NOISE),
         "log_loss": nothing if log_loss is None else log_loss * (1 + noise * NOISE),
         "ece": np.full(FOLDS, 0.05),
         "auroc_spread": nothing if spread is None else spread + noise * NOISE[::-1],
@@ -47,7 +52,7 @@ def classifier(accuracy, log_loss, confidence, spread=None, *, seconds=1.0, nois
 
 
 def classification(**methods):
-    return Measures("classification", methods, overlap=0.25)
+    return Measures("classification", {"baseline": classifier(0.5, 0.7, 0.5), **methods}, overlap=0.25)
 
 
 def assert_advice(measures, advice, method, *words):
@@ -240,7 +245,7 @@ def test_classes_where_accuracy_is_lost_for_better_probabilities():
         anchored=classifier(0.8, 0.3, 0.85, 0.8),
         center=classifier(0.9, 0.6, 0.7, 0.8),
     )
-    assert_advice(measures, Advice.SIGMA_ONLY, "center", "costs accuracy", "accuracy 0.8 against 0.9")
+    assert_advice(measures, Advice.SIGMA_ONLY, "center", "costs accuracy", "accuracy 80.0% against 90.0%")
 
 
 def test_classes_where_the_plain_model_knows_as_much():
@@ -260,8 +265,7 @@ def test_a_classifier_without_mistakes_is_left_alone():
 
 def test_folds_of_one_row_cannot_measure_a_ranking():
     ours = regressor(10.0, None)
-    scores = {"plain": regressor(10.0, None, seconds=0.1), "anchored": ours, "center": ours}
-    measures = Measures("regression", scores, overlap=0.25, rows_per_fold=1.0)
+    measures = replace(regression(anchored=ours, center=ours), rows_per_fold=1.0)
     assert_advice(measures, Advice.DONT, "plain", "folds of one row")
 
 
@@ -278,12 +282,12 @@ def test_no_sentence_has_a_number_that_is_none(data):
 
     def drawn():
         method = classifier(0.9, 0.3, 0.7)
-        for name in ("log_loss", "auroc_spread", "auroc_confidence"):
+        for name in ("brier", "log_loss", "auroc_spread", "auroc_confidence"):
             method[name] = values(0.0, 1.0)
         method["accuracy"] = np.array(data.draw(st.lists(st.floats(0, 1), min_size=4, max_size=4)))
         return method
 
-    names = ("plain", "anchored", "center", "ensemble")
+    names = ("plain", "anchored", "center", "ensemble", "baseline")
     assert "nan" not in decide(classification(**{name: drawn() for name in names})).sentence
 
 
@@ -317,5 +321,6 @@ def test_the_unit_of_the_target_does_not_matter(unit):
         "plain": scaled(10.0, None, seconds=0.1),
         "anchored": scaled(15.0, 0.5),
         "center": scaled(10.0, 0.4),
+        "baseline": scaled(20.0, None),
     }
     assert decide(Measures("regression", methods, overlap=0.25)).advice is Advice.SIGMA_ONLY

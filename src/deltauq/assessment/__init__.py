@@ -1,4 +1,4 @@
-"""The verdict on a user's own model: plain, anchored, and cheap rivals on the user's table."""
+"""Whether anchoring helps a user's own model on a user's own table, by cross-validation."""
 
 from deltauq.assessment.measures import Measures
 from deltauq.assessment.result import Assessment

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.dummy import DummyClassifier
 from sklearn.utils import check_random_state
 
 from deltauq.assessment.anchoring import Anchoring
@@ -16,7 +17,7 @@ from deltauq.assessment.regression import has_seed
 from deltauq.baselines._base import seeded
 from deltauq.core.representation import short_repr
 from deltauq.estimators import AnchoredClassifier
-from deltauq.metrics import auroc, ece, nll
+from deltauq.metrics import auroc, brier, ece, nll
 
 N_MEMBERS = 3
 ROUNDING = 1e-9
@@ -106,6 +107,7 @@ class Classification:
         }
         if has_seed(model) and hasattr(model, "predict_proba"):
             found["ensemble"] = lambda seed: PlainClassifier(model, N_MEMBERS, random_state=seed)
+        found["baseline"] = lambda seed: PlainClassifier(DummyClassifier(strategy="prior"))
         return found
 
     def ask(self, fitted: Any, X: np.ndarray) -> Opinion:
@@ -138,6 +140,7 @@ class Classification:
         proba, mistaken = answer.proba, answer.label != y
         return {
             "accuracy": float(np.mean(~mistaken)),
+            "brier": math.nan if proba is None else brier(y, proba),
             "log_loss": math.nan if proba is None else nll(y, proba),
             "ece": math.nan if proba is None else ece(y, proba),
             "auroc_spread": _auroc_of_mistakes(mistaken, answer.spread),

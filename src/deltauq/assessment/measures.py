@@ -21,7 +21,10 @@ LABELS = {
     "tree-spread": "spread of its trees",
     "own-std": "its own std",
     "ensemble": "ensemble of 3",
+    "baseline": "baseline",
 }
+BASELINE = "baseline"
+"""Predicts the same for every row: the mean of y, or the class frequencies."""
 RIVALS = ("tree-spread", "own-std", "ensemble")
 
 
@@ -34,8 +37,8 @@ class Measures:
     task : {"regression", "classification"}
     scores : mapping of method to mapping of measure to array of shape (f,)
         One value a fold; NaN where a method cannot say. For both tasks `fit_seconds` and `row_seconds`;
-        for regression `mae`, `rmse`, `spearman`, `coverage_raw`, `coverage`, `width`; for classification
-        `accuracy`, `log_loss`, `ece`, `auroc_spread`, `auroc_confidence`.
+        for regression `mae`, `trimmed_mae`, `rmse`, `spearman`, `coverage_raw`, `coverage`, `width`; for
+        classification `accuracy`, `brier`, `log_loss`, `ece`, `auroc_spread`, `auroc_confidence`.
     overlap : float
         Test rows over training rows of a fold.
     level : float
@@ -67,12 +70,27 @@ class Measures:
 
     def error_names(self) -> tuple[str, ...]:
         """Return the measures of the prediction itself."""
-        return ("mae", "rmse") if self.task == "regression" else ("accuracy", "log_loss")
+        if self.task == "regression":
+            return ("mae", "trimmed_mae", "rmse")
+        return ("accuracy", "log_loss", "brier")
 
     def errors(self, method: str, name: str) -> np.ndarray:
         """Return one of `error_names` so that less is better, of shape (f,)."""
         values = self.scores[method][name]
         return 1.0 - values if name == "accuracy" else values
+
+    def mean_error(self, method: str, name: str) -> float:
+        """Return the mean of `errors`; NaN where no fold has one."""
+        mean = self.mean(method, name)
+        return 1.0 - mean if name == "accuracy" else mean
+
+    def label(self, method: str) -> str:
+        """Return a method's name for people."""
+        if self.task == "regression" and method == "plain":
+            return "plain, one width"
+        if method == BASELINE:
+            return "mean of y" if self.task == "regression" else "class frequencies"
+        return LABELS[method]
 
     def rank_name(self, method: str) -> str:
         """Return the measure that tells how well a method ranks its errors.

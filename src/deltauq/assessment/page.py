@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from deltauq._version import __version__
+from deltauq.assessment.measures import BASELINE
 from deltauq.assessment.result import Assessment
 from deltauq.metrics import coverage_curve, risk_coverage
 from deltauq.report import Block, Figure, Section, Table, plots, render_page
@@ -14,15 +15,21 @@ KEPT = np.linspace(0.1, 1.0, 19)
 
 RULE = (
     "A difference counts when, paired over the folds, it is larger than its standard error by Student's "
-    "95 % quantile (with Nadeau and Bengio's correction for shared training rows) and larger than 1 % of the "
-    "plain model's error, or 0.05 in ranking, where no ranking below 0.1 counts as better. Everything else "
-    "is a tie; of times, a factor below 1.5.",
-    "A method gains when it ranks its errors better than the plain model, or no worse and errs less. A "
-    "rival stands in the way of anchoring when it ranks better; where rankings tie, when it errs less; where "
-    "errors tie as well, when it takes less time or, in the same time, has the larger mean ranking. "
-    "Anchoring that errs less than the plain model yields to no rival that does not. Use anchoring when it "
-    "errs no more than the plain model, gains, and no rival stands in the way. Otherwise use it for σ only "
-    '(`center="estimator"`) when that gains and no rival stands in its way. Otherwise don\'t.',
+    "95 % quantile (with Nadeau and Bengio's correction for shared training rows) and larger than 1 % of "
+    "the smaller error, or 0.05 in ranking, where no ranking below 0.1 counts as better. Everything else "
+    "is a tie; of times, a factor below 1.5. A method errs more when any of its errors is larger, or is 5 "
+    "% larger in the table (RMSE and log loss excepted, whose noise a few rows can make). It errs less "
+    "when one is smaller and it does not err more.",
+    "A method beats the trivial baseline when it errs less than the mean of y, or has a smaller Brier "
+    "score than the class frequencies; no other is advised, nor an alternative that errs more than the "
+    "plain model or whose intervals are twice as wide. A method gains when it errs less than the plain "
+    "model, ranks its errors better, or beats the trivial baseline where the plain model does not. An "
+    "alternative stands in the way of anchoring when it ranks better; where rankings tie, when it errs "
+    "less; where errors tie as well, when it takes less time or, in the same time, has the larger mean "
+    "ranking. Anchoring that errs less than the plain model yields to no alternative that does not. Use "
+    "anchoring when it errs no more than the plain model, gains, and no alternative stands in the way. "
+    "Otherwise use it for σ only, around the plain model's predictions, when that gains and no "
+    "alternative stands in its way. Otherwise don't.",
 )
 
 
@@ -62,16 +69,16 @@ def _table_blocks(assessment: Assessment) -> list[Block]:
         f"{assessment.legend()} In bold: what the advice is to use.",
         bold=frozenset((chosen, column) for column in range(len(header))),
     )
-    error = "mae" if regression else "log_loss"
-    errors = {m: measures.errors(m, error) - measures.errors("plain", error) for m in assessment.methods}
+    error = "trimmed_mae" if regression else "brier"
+    # The trivial baseline may be so far off that the others could not be told apart.
+    methods = [m for m in assessment.methods if m != BASELINE]
+    errors = {m: measures.errors(m, error) - measures.errors("plain", error) for m in methods}
     # Half of 2 AUROC − 1 is AUROC over chance.
     unit = 1.0 if regression else 0.5
     ranks = {
-        m: unit * (measures.ranks(m) - measures.ranks("plain"))
-        for m in assessment.methods
-        if measures.has_ranking(m)
+        m: unit * (measures.ranks(m) - measures.ranks("plain")) for m in methods if measures.has_ranking(m)
     }
-    name, rank = ("MAE", "rank correlation") if regression else ("log loss", "AUROC for mistakes")
+    name, rank = ("trimmed MAE", "rank correlation") if regression else ("Brier score", "AUROC for mistakes")
     figures = [
         _differences(assessment, errors, "The prediction", f"{name}, less the plain model's"),
         _differences(assessment, ranks, "Its uncertainty", f"{rank}, less the plain model's"),
@@ -138,7 +145,7 @@ def _classification_sections(assessment: Assessment) -> list[Section]:
 
 def _ranking(assessment: Assessment, method: str) -> list[str]:
     """Return the methods whose uncertainty is drawn: one anchored method, and the others, if they rank."""
-    hidden = {"anchored", "center"} - {method}
+    hidden = {"anchored", "center", BASELINE} - {method}
     shown = [name for name in assessment.methods if name not in hidden]
     ranking = [name for name in shown if assessment.measures.has_ranking(name)]
     return sorted(ranking, key=lambda name: name != method)

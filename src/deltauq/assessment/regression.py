@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.stats import norm
+from scipy.stats import norm, trim1
 from sklearn.base import BaseEstimator
+from sklearn.dummy import DummyRegressor
 from sklearn.ensemble import ExtraTreesRegressor, RandomForestRegressor
 
 from deltauq.assessment.anchoring import Anchoring
@@ -24,6 +25,9 @@ from deltauq.metrics import coverage, mae, rmse, spearman, width
 FORESTS = (RandomForestRegressor, ExtraTreesRegressor)
 ROUNDING = 1e-9
 """A spread, or a difference between spreads, below this share of what it belongs to is mere rounding."""
+
+TRIMMED = 0.05
+"""The share of the errors, the largest, that the trimmed MAE leaves out."""
 
 
 class OwnStdRegressor(PlainRegressor):
@@ -99,6 +103,7 @@ class Regression:
             found["own-std"] = lambda seed: OwnStdRegressor(model, random_state=seed)
         if has_seed(model):
             found["ensemble"] = lambda seed: EnsembleRegressor(model, random_state=seed)
+        found["baseline"] = lambda seed: PlainRegressor(DummyRegressor())
         return found
 
     def ask(self, fitted: Any, X: np.ndarray) -> Interval:
@@ -164,6 +169,7 @@ class Regression:
         silent = not np.any(answer.std > 0)
         return {
             "mae": mae(y, answer.mean),
+            "trimmed_mae": float(np.mean(trim1(np.abs(y - answer.mean), TRIMMED))),
             "rmse": rmse(y, answer.mean),
             "spearman": spearman(answer.std, y - answer.mean),
             "coverage_raw": math.nan if silent else coverage(y, answer.mean, answer.std, self.level),

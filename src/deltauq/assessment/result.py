@@ -4,34 +4,39 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from deltauq._version import __version__
-from deltauq.assessment.measures import LABELS, Measures
+from deltauq.assessment.columns import cell, columns
+from deltauq.assessment.comparison import arrow
+from deltauq.assessment.measures import Measures
+from deltauq.assessment.terms import PYTHON, Terms
 from deltauq.assessment.verdict import Verdict, decide
 from deltauq.core.representation import short_repr
 
+ARROWS = "↓ ↑: lower or higher than the plain model's by more than the noise, paired over the folds."
 LEGENDS = {
     "regression": (
-        "rank: Spearman's correlation of σ with |error|, a dash where there is none, as where σ is the same "
-        "for every row. raw: share of targets in intervals as they come. cal., width: the same, and their "
-        "mean width, with σ scaled on rows left out. Means over folds; of times, medians."
+        "trimmed MAE: MAE without the largest 5 % of the errors. rank: Spearman's correlation of σ with "
+        "|error|, a dash where there is none, as where σ is the same for every row. raw: share of targets in "
+        "intervals as they come. cal., width: the same, and their mean width, with σ scaled on rows left "
+        f"out. Means over folds; of times, medians. {ARROWS}"
     ),
     "classification": (
-        "ECE: how far confidence is from accuracy. AUROC: how well mistakes are told from the rest by the "
-        "spread of the probabilities (σ), and by one minus the largest (conf.). Means over folds; of times, "
-        "medians."
+        "AUROC: how well mistakes are told from the rest by the spread of the probabilities (σ), and by one "
+        f"minus the largest (conf.). Means over folds; of times, medians. {ARROWS}"
     ),
 }
-IN_UNITS_OF_TARGET = ("mae", "rmse", "width")
+IN_UNITS_OF_TARGET = ("mae", "trimmed_mae", "rmse", "width")
 
 
 @dataclass(frozen=True)
 class Assessment:
-    """A model, its anchored forms and its rivals on one table.
+    """A model, its anchored forms, cheap alternatives and a trivial baseline on one table.
 
     Attributes
     ----------
@@ -44,12 +49,16 @@ class Assessment:
         The targets of each fold's test rows: numbers, or class numbers.
     answers : dict of str to list of f Interval or Opinion
         What each method said about these rows.
-    verdict : Verdict
-        The advice: `verdict.advice`, `verdict.method` and `verdict.sentence`.
+    fit_rows : list of f int
+        How many rows the models were fitted to in each fold.
+    n_repeats : int
+        How often the folds were drawn.
     seconds : float
         What the comparison took.
     train_anchors, default_train_anchors : int
         How many anchors a row met in training, and how many it would meet by default.
+    terms : Terms
+        How the text names options: as parameters in Python, or as options on the command line.
     """
 
     estimator: str
@@ -57,10 +66,17 @@ class Assessment:
     measures: Measures
     targets: list[np.ndarray]
     answers: dict[str, list[Any]]
-    verdict: Verdict
+    fit_rows: list[int]
+    n_repeats: int
     seconds: float
     train_anchors: int
     default_train_anchors: int
+    terms: Terms = PYTHON
+
+    @cached_property
+    def verdict(self) -> Verdict:
+        """The advice: `verdict.advice`, `verdict.method` and `verdict.sentence`."""
+        return decide(self.measures, self.terms)
 
     __repr__ = short_repr
 
@@ -99,13 +115,19 @@ class Assessment:
             method: {f"{name}_std": _sample_std(values) for name, values in scores.items()}
             for method, scores in self.measures.scores.items()
         }
-        rows = [{**row, **deviations[row["method"]]} for row in self.table]
+        rows = [
+            {**row, **deviations[row["method"]], "against_plain": self._against_plain(row["method"])}
+            for row in self.table
+        ]
         return {
             "version": __version__,
             "task": self.task,
             "estimator": self.estimator,
             "rows": self.n_rows,
             "folds": len(self.targets),
+            "repeats": self.n_repeats,
+            "fit_rows": self.fit_rows,
+            "test_rows": [len(target) for target in self.targets],
             "coverage": self.measures.level,
             "train_anchors": self.train_anchors,
             "default_train_anchors": self.default_train_anchors,
@@ -120,29 +142,31 @@ class Assessment:
 
     def header(self) -> list[str]:
         """Return the column names of `cells`."""
-        return ["method", *(name for name, _ in self._columns().values())]
+        return ["method", *(name for name, _ in columns(self.measures).values())]
 
     def cells(self) -> list[list[str]]:
-        """Return the table as text, one list per method; a dash for what a method cannot say."""
-        columns = self._columns()
+        """Return the table as text, one list per method; a dash for what a method cannot say.
+
+        Arrows show where errors and rankings differ from the plain model's by more than noise.
+        """
+        names = columns(self.measures)
         return [
-            [
-                self.label(row["method"]),
-                *(form(row[key]) if math.isfinite(row[key]) else "–" for key, (_, form) in columns.items()),
-            ]
-            for row in self.table
+            [self.label(method), *(cell(self.measures, method, name) for name in names)]
+            for method in self.methods
         ]
 
     def label(self, method: str) -> str:
         """Return a method's name for people."""
-        return "plain, one width" if (method, self.task) == ("plain", "regression") else LABELS[method]
+        return self.measures.label(method)
 
     def legend(self) -> str:
         """Return what the columns mean, and how the anchored methods were trained."""
         m, default = self.train_anchors, self.default_train_anchors
         trained = f"The anchored methods were trained with {m:,} anchors a row"
         if m != default:
-            trained += f" (n_train_anchors={m}); the default trains with {default:,}"
+            trained += (
+                f" ({self.terms.train_anchors.format(m)}); {self.terms.default_train_anchors.format(default)}"
+            )
         return f"{LEGENDS[self.task]} {trained}."
 
     def rescaled(self, unit: float) -> Assessment:
@@ -159,7 +183,7 @@ class Assessment:
         }
         measures = replace(self.measures, scores=scores)
         targets = [unit * target for target in self.targets]
-        return replace(self, measures=measures, targets=targets, answers=answers, verdict=decide(measures))
+        return replace(self, measures=measures, targets=targets, answers=answers)
 
     def to_html(self, title: str = "") -> str:
         """Return a self-contained page with the advice, the table and figures. Needs the `report` extra.
@@ -208,40 +232,38 @@ class Assessment:
         return "\n".join(parts)
 
     def heading(self) -> str:
-        """Return one line that says what was assessed."""
-        return f"{self.estimator}, {self.task}: {self.n_rows} rows, {len(self.targets)} folds"
+        """Return one line that says what was assessed, and in which folds."""
+        tested = _typical([len(target) for target in self.targets])
+        repeats = "" if self.n_repeats == 1 else f" ({self.n_repeats} repeats)"
+        return (
+            f"{self.estimator}, {self.task}: {self.n_rows:,} rows, {len(self.targets)} folds{repeats}, each "
+            f"fitted to {_typical(self.fit_rows)} rows and tested on {tested}"
+        )
 
-    def _columns(self) -> dict[str, tuple[str, Any]]:
-        """Return the measures shown: key to column name and format."""
-        level = f"{self.measures.level:.0%}"
-        costs = {"fit_seconds": ("fit s", "{:.2g}".format), "row_seconds": ("µs/row", _microseconds)}
-        if self.task == "regression":
-            return {
-                "mae": ("MAE", _number),
-                "rmse": ("RMSE", _number),
-                "spearman": ("rank", "{:.2f}".format),
-                "coverage_raw": (f"raw {level}", "{:.0%}".format),
-                "coverage": (f"cal. {level}", "{:.0%}".format),
-                "width": ("width", _number),
-                **costs,
+    def _against_plain(self, method: str) -> dict[str, Any]:
+        """Return each error and the ranking less the plain model's, its standard error, and what it shows."""
+        measures = self.measures
+        names = [*measures.error_names(), measures.rank_name(method)]
+        ranks = measures.ranks(method) - measures.ranks("plain")
+        if self.task == "classification":
+            ranks = ranks / 2.0  # of 2 AUROC − 1
+        found = {}
+        for name in names:
+            scores = measures.scores
+            gain = ranks if name == names[-1] else scores[method][name] - scores["plain"][name]
+            difference, error = measures.mean_and_error(gain)
+            found[name] = {
+                "difference": _or_none(difference),
+                "standard_error": _or_none(error),
+                "result": {"↑": "higher", "↓": "lower", "": "tie"}[arrow(measures, method, name)],
             }
-        return {
-            "accuracy": ("accuracy", "{:.1%}".format),
-            "log_loss": ("log loss", "{:.3f}".format),
-            "ece": ("ECE", "{:.3f}".format),
-            "auroc_spread": ("AUROC σ", "{:.2f}".format),
-            "auroc_confidence": ("AUROC conf.", "{:.2f}".format),
-            **costs,
-        }
+        return found
 
 
-def _number(value: float) -> str:
-    """Return three digits or all before the point, without an exponent where it can be helped."""
-    return f"{value:,.0f}" if 1e3 <= abs(value) < 1e12 else f"{value:.3g}"
-
-
-def _microseconds(seconds: float) -> str:
-    return f"{1e6 * seconds:,.0f}" if seconds >= 1e-5 else f"{1e6 * seconds:.2g}"
+def _typical(counts: list[int]) -> str:
+    """Return the mean of counts, marked where they are not about equal."""
+    about = "about " if max(counts) - min(counts) > 1 else ""
+    return f"{about}{round(np.mean(counts)):,}"
 
 
 def _sample_std(values: np.ndarray) -> float:

@@ -21,7 +21,6 @@ from deltauq.assessment.jobs import Problem, Task, as_numbers, measure, run
 from deltauq.assessment.regression import Regression
 from deltauq.assessment.result import Assessment
 from deltauq.assessment.splits import Split, make_splits
-from deltauq.assessment.verdict import decide
 from deltauq.core.representation import shown
 
 Tick = Callable[[int, int], None]
@@ -42,7 +41,7 @@ def assess(
     random_state: int = 0,
     progress: bool | Tick = False,
 ) -> Assessment:
-    """Compare a model with its anchored forms and with cheap rivals, and say what to use.
+    """Compare a model with its anchored forms, cheap alternatives and a trivial baseline, and advise.
 
     Every method is fitted to the training part of every fold and asked about its test part:
 
@@ -51,6 +50,8 @@ def assess(
     - *center*: the same spread around the plain model's predictions (``center="estimator"``).
     - the spread of its trees, where it is a forest; its own standard deviations, where `predict` returns
       them; an ensemble of three, where it has a random state (and probabilities, for classes).
+    - *baseline*: the mean of y, or the class frequencies, for every row. No method that is not better than
+      this is advised.
 
     For regression a fifth of each training part is left out of fitting and sets the scale of
     intervals, in the same way for every method (split conformal prediction); test rows never do. For
@@ -128,7 +129,8 @@ def assess(
         measures=measures,
         targets=[target[split.test] for split in splits],
         answers=answers,
-        verdict=decide(measures),
+        fit_rows=[len(split.fit) for split in splits],
+        n_repeats=n_repeats,
         seconds=time.perf_counter() - start,
         train_anchors=anchoring.count_for(model, n_fit),
         default_train_anchors=Anchoring(n_train_anchors="auto").count_for(model, n_fit),
@@ -202,7 +204,7 @@ def _check_rows(task: Task, splits: list[Split]) -> None:
     if smallest < needed:
         raise ValueError(
             f"Too few rows: {task.level:.0%} intervals need {needed} rows held back from each training part, "
-            f"but a fifth of the smallest one is {smallest}. Give more rows or a smaller coverage."
+            f"but a fifth of the smallest one is {smallest}. Give more rows."
         )
 
 

@@ -2,6 +2,7 @@
 
 import json
 import warnings
+from dataclasses import replace
 from enum import StrEnum
 from importlib import import_module
 from pathlib import Path
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from deltauq.assessment import Assessment
 
 MAX_ROWS = 2000
+WIDE = 100
+"""Terminals of this width have room between columns."""
 
 
 class TaskWord(StrEnum):
@@ -41,12 +44,14 @@ def register(app: Any) -> None:
         ] = ModelWord.forest,
         task: Annotated[TaskWord, typer.Option(help="What kind of target it is.")] = TaskWord.auto,
         folds: Annotated[int, typer.Option(min=2, help="Folds.")] = 5,
-        repeats: Annotated[int, typer.Option(min=1, help="How often the folds are drawn (n_repeats).")] = 1,
+        repeats: Annotated[
+            int, typer.Option(min=1, help="How often the folds are drawn; more find smaller differences.")
+        ] = 1,
         train_anchors: Annotated[
             str,
             typer.Option(
                 metavar="quick|auto|INT",
-                help="Training anchors a row: auto is the library's default, quick about a tenth.",
+                help="Training anchors a row: quick is about a tenth of auto.",
             ),
         ] = "quick",
         html: Annotated[Path | None, typer.Option(help="Also write a page with figures.")] = None,
@@ -55,7 +60,7 @@ def register(app: Any) -> None:
         jobs: Annotated[int, typer.Option(min=1, help="Processes.")] = 1,
         seed: Annotated[int, typer.Option(min=0, help="For everything random.")] = 0,
     ) -> None:
-        """Say whether anchoring helps a model on your table: plain, anchored and cheap rivals compared."""
+        """Say whether anchoring helps a model on your table, by cross-validation with and without it."""
         if html is not None:
             check_writable(html)
             import_module("plotly")
@@ -68,6 +73,8 @@ def register(app: Any) -> None:
         }
         with told_in_one_line():
             table = load_table(file, target, task.value, max_rows, seed)
+        if folds > len(table.y):
+            raise BadInput(f"--folds {folds} is more than the {len(table.y)} rows: give fewer folds")
         found = run_assess(table, model, words)
         if html is not None:
             with complaint_about(html):
@@ -104,9 +111,10 @@ def run_assess(table: UserTable, word: ModelWord, words: dict[str, Any]) -> "Ass
     Returns
     -------
     assessment : Assessment
-        In the units of the target.
+        In the units of the target. Its text names options of the command line.
     """
     from deltauq.assessment import assess
+    from deltauq.assessment.terms import COMMAND_LINE
 
     y, unit = table.y, 1.0
     if table.task == "regression":
@@ -123,11 +131,12 @@ def run_assess(table: UserTable, word: ModelWord, words: dict[str, Any]) -> "Ass
             found = assess(build_model(word, table), table.X, y, progress=tick, **words)
         except ValueError as error:
             raise BadInput(str(error)) from error
+    found = replace(found, terms=COMMAND_LINE)
     return found.rescaled(unit) if table.task == "regression" else found
 
 
 def show(found: "Assessment", notes: list[str]) -> None:
-    """Print an assessment: the notes, the table with the advised method in bold, the advice."""
+    """Print an assessment: the notes, the folds, the table with the advised method in bold, the advice."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -136,20 +145,14 @@ def show(found: "Assessment", notes: list[str]) -> None:
     console = Console()
     for note in notes:
         console.print(Text(note))
-    grid = Table(
-        title=found.heading(),
-        title_justify="left",
-        title_style="bold",
-        caption=found.legend(),
-        caption_justify="left",
-        box=box.SIMPLE,
-        padding=(0, 1, 0, 0),
-    )
+    console.print(Text(f"\n{found.heading()}", style="bold"))
+    grid = Table(box=box.SIMPLE, padding=(0, 1 if console.width >= WIDE else 0, 0, 0))
     for column, name in enumerate(found.header()):
-        # Names may wrap, numbers may not.
-        longest = max(len(cells[column]) for cells in found.cells())
-        grid.add_column(name, justify="right" if column else "left", min_width=longest if column else None)
+        # Names may wrap between words, numbers may not.
+        texts = [cells[column] if column else max(cells[0].split(), key=len) for cells in found.cells()]
+        grid.add_column(name, justify="right" if column else "left", min_width=max(map(len, texts)))
     for method, cells in zip(found.methods, found.cells(), strict=True):
         grid.add_row(*cells, style="bold" if method == found.verdict.method else "")
     console.print(grid)
+    console.print(Text(found.legend()))
     console.print(Text(f"\n{found.verdict.sentence}"))

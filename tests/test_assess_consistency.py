@@ -1,0 +1,308 @@
+"""The advice, its sentence and the table say the same, whatever was measured."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.linear_model import LinearRegression
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
+
+from deltauq import assess
+from deltauq.assessment import Advice, Measures, decide
+from deltauq.assessment.columns import cell, columns
+from deltauq.assessment.terms import COMMAND_LINE, PYTHON
+from deltauq.data.tables import load_openml
+
+FOLDS = 5
+EXAMPLES = 100
+ERRORS = {
+    "regression": {"MAE": "mae", "trimmed MAE": "trimmed_mae", "RMSE": "rmse"},
+    "classification": {"accuracy": "accuracy", "log loss": "log_loss", "Brier score": "brier"},
+}
+RANKS = {
+    "regression": {"Spearman of σ and |error|": ["spearman"]},
+    "classification": {"AUROC": ["auroc_spread", "auroc_confidence"]},
+}
+COMPARED = re.compile(r"([A-Z]?[a-zA-Z |σ]+?) (-?[\d.,]+%?) against (-?[\d.,]*\d%?)")
+
+
+def around(rng, level, spread, extreme):
+    """Return positive values of folds about a level; now and then one fold is ruled by a few rows."""
+    values = level * np.exp(spread * rng.normal(size=FOLDS))
+    if rng.random() < extreme:
+        values[rng.integers(FOLDS)] *= 10.0
+    return values
+
+
+def drawn(seed):
+    """Return measures with levels and noise of all sizes; methods share the noise of the folds in part."""
+    rng = np.random.default_rng(seed)
+    task = ["regression", "classification"][seed % 2]
+    shared, spread = 0.3 * rng.normal(size=FOLDS), rng.choice([0.0, 0.01, 0.1, 0.5])
+    extreme = rng.choice([0.0, 0.3])
+    scores = {}
+    for method in ("plain", "anchored", "ensemble", "baseline"):
+        level = np.exp(rng.choice([0.1, 0.5]) * rng.normal())
+        score = {
+            "fit_seconds": around(rng, 1.0, 1.0, 0.0),
+            "row_seconds": around(rng, 1e-5, 1.0, 0.0),
+        }
+        if task == "regression":
+            for name in ("mae", "trimmed_mae", "rmse"):
+                score[name] = np.exp(shared) * around(rng, level, spread, extreme)
+            score["spearman"] = np.clip(rng.uniform(-0.2, 0.7) + spread * rng.normal(size=FOLDS), -1, 1)
+            score["coverage_raw"], score["coverage"] = rng.random(FOLDS), rng.random(FOLDS)
+            score["width"] = around(rng, level, spread, extreme)
+        else:
+            score["accuracy"] = np.clip(1 - 0.3 * around(rng, level, spread, 0.0), 0, 1)
+            score["log_loss"] = around(rng, 0.7 * level, spread, extreme)
+            score["brier"] = np.clip(around(rng, 0.4 * level, spread, 0.0), 0, 2)
+            score["ece"] = rng.random(FOLDS)
+            for name in ("auroc_spread", "auroc_confidence"):
+                score[name] = np.clip(rng.uniform(0.4, 0.9) + spread * rng.normal(size=FOLDS), 0, 1)
+        scores[method] = score
+    ranks = ("spearman",) if task == "regression" else ("auroc_spread",)
+    scores["center"] = {**scores["plain"], **{name: scores["anchored"][name] for name in ranks}}
+    none = ("spearman", "coverage_raw") if task == "regression" else ("auroc_spread",)
+    for method in ("plain", "baseline"):
+        scores[method].update({name: np.full(FOLDS, np.nan) for name in none})
+    return Measures(task, scores, overlap=0.25)
+
+
+def arrows(measures, method):
+    """Return the arrows of the errors, turned so that ↑ is worse."""
+    found = {name: cell(measures, method, name)[0] for name in measures.error_names()}
+    worse = {"↑": "↓", "↓": "↑"}
+    return {n: worse.get(c, "") if n == "accuracy" else c * (c in worse) for n, c in found.items()}
+
+
+def ranking_is_better(measures, method):
+    return cell(measures, method, measures.rank_name(method)).startswith("↑")
+
+
+def value(text):
+    return float(text.rstrip("%").replace(",", ""))
+
+
+def is_better(name, ours, other):
+    return value(ours) > value(other) if name == "accuracy" else value(ours) < value(other)
+
+
+def assert_baseline_is_beaten(measures, method):
+    """The baseline's own numbers must be worse in the table: some error, or the Brier score of classes."""
+    ours, baseline = (
+        {name: measures.mean_error(m, name) for name in measures.error_names()} for m in (method, "baseline")
+    )
+    names = measures.error_names() if measures.task == "regression" else ("brier",)
+    assert any(ours[name] < 0.99 * baseline[name] for name in names)
+    if measures.task == "regression":
+        assert all(ours[name] <= 1.05 * baseline[name] for name in ("mae", "trimmed_mae"))
+
+
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(st.integers(0, 10**9))
+def test_the_advice_follows_from_the_table(seed):
+    measures = drawn(seed)
+    verdict = decide(measures)
+    ours = arrows(measures, "anchored").values()
+    plain_is_beaten = "which the plain model does not" in verdict.sentence
+    if verdict.method != "baseline":
+        assert_baseline_is_beaten(measures, "plain" if verdict.method == "center" else verdict.method)
+    if verdict.advice is Advice.ANCHORING:
+        assert "↑" not in ours or plain_is_beaten
+        assert "↓" in ours or ranking_is_better(measures, "anchored") or plain_is_beaten
+    if verdict.advice is Advice.SIGMA_ONLY:
+        assert ranking_is_better(measures, "center")
+        assert "predicts better (" not in verdict.sentence
+    if verdict.method == "ensemble":
+        assert "↑" not in arrows(measures, "ensemble").values()
+        if "it predicts better (" in verdict.sentence:
+            assert "↓" in arrows(measures, "ensemble").values()
+    if verdict.method == "plain" and not plain_is_beaten:
+        assert "it predicts better (" not in verdict.sentence
+
+
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(st.integers(0, 10**9))
+def test_the_sentence_follows_from_the_numbers_shown(seed):
+    measures = drawn(seed)
+    sentence = decide(measures).sentence
+    shown = {
+        name: {cell(measures, method, name).split()[-1] for method in measures.scores}
+        for name in columns(measures)
+    }
+    compared = COMPARED.findall(sentence.replace("(", " ").replace("  ", " "))
+    assert compared or "of the cost" not in sentence
+    for label, left, right in compared:
+        kinds = ERRORS[measures.task] | RANKS[measures.task]
+        names = next(kinds[kind] for kind in sorted(kinds, key=len, reverse=True) if label.endswith(kind))
+        cells = set().union(*(shown[n] for n in ([names] if isinstance(names, str) else names)))
+        assert {left, right} <= cells, (label, left, right)
+    for verb, kind, left, right in re.findall(
+        r"(predicts better|costs accuracy|may cost accuracy) "
+        r"\(([a-zA-Z ]+) ([\d.,]+%?) against ([\d.,]*\d%?)",
+        sentence,
+    ):
+        name = ERRORS[measures.task][kind]
+        assert is_better(name, left, right) == (verb == "predicts better")
+        arrow = arrows(measures, "anchored")[name]
+        assert arrow == {"predicts better": "↓", "costs accuracy": "↑", "may cost accuracy": ""}[verb]
+
+
+@given(st.integers(0, 10**9))
+def test_an_arrow_points_where_the_means_differ(seed):
+    measures = drawn(seed)
+    for method in measures.scores:
+        for name in measures.error_names():
+            text = cell(measures, method, name)
+            difference = measures.mean(method, name) - measures.mean("plain", name)
+            assert (text[0] == "↑") <= (difference > 0) and (text[0] == "↓") <= (difference < 0)
+
+
+@given(st.integers(0, 10**9))
+def test_only_the_names_of_options_depend_on_where_the_user_is(seed):
+    measures = drawn(seed)
+    python, command = decide(measures, PYTHON), decide(measures, COMMAND_LINE)
+    assert (python.advice, python.method) == (command.advice, command.method)
+    for option in ("n_repeats", "center=", "calibrate="):
+        assert option not in command.sentence
+    assert "--" not in python.sentence
+
+
+# -- fits on which a few rows, or noise, rule the means --------------------------------------------------
+
+
+def heavy_tailed(n=400):
+    """A table whose target has a few extreme values that no column explains."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, 4))
+    y = 10.0 * X[:, 0] + 3.0 * X[:, 1] * X[:, 2] + rng.normal(size=n)
+    y[rng.choice(n, 4, replace=False)] += 5000.0
+    return X, y
+
+
+def noisy_classes(n=500, flipped=0.4):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, 5))
+    return X, (X[:, 0] > 0) ^ (rng.random(n) < flipped)
+
+
+def test_a_few_extreme_targets_do_not_hide_what_anchoring_does_to_the_others():
+    found = assess(DecisionTreeRegressor(), *heavy_tailed(), n_train_anchors=10)
+    frame = found.to_frame()
+    assert frame.mae["plain"] > 10 * frame.trimmed_mae["plain"]
+    # Anchors bring the extreme targets to all rows: clear in the trimmed MAE alone.
+    assert cell(found.measures, "anchored", "mae")[0] not in "↑↓"
+    assert frame.mae["anchored"] < 1.5 * frame.mae["plain"]
+    assert frame.trimmed_mae["anchored"] > 5 * frame.trimmed_mae["plain"]
+    assert found.verdict.advice is not Advice.ANCHORING
+    assert "cost accuracy (trimmed MAE" in found.verdict.sentence
+
+
+def test_folds_ruled_by_a_few_rows_do_not_hide_a_gain_in_the_others():
+    def scores(mae, trimmed):
+        mae, trimmed = np.array(mae), np.array(trimmed)
+        none, ones = np.full(FOLDS, np.nan), np.ones(FOLDS)
+        return {
+            **{"mae": mae, "trimmed_mae": trimmed, "rmse": 3 * mae, "spearman": none, "width": ones},
+            **{"coverage_raw": none, "coverage": ones, "fit_seconds": ones, "row_seconds": 1e-6 * ones},
+        }
+
+    plain = scores([1100.0, 130, 140, 120, 320], [101.0, 98, 104, 95, 103])
+    anchored = scores([300.0, 65, 340, 60, 325], [51.0, 49, 53, 48, 52])
+    baseline = scores([4000.0, 3000, 3100, 3050, 3300], [2900.0, 2800, 2850, 2750, 2900])
+    methods = {"plain": plain, "anchored": anchored, "center": plain, "baseline": baseline}
+    measures = Measures("regression", methods, overlap=0.25)
+    assert not cell(measures, "anchored", "mae").startswith("↓")
+    verdict = decide(measures)
+    assert verdict.advice is Advice.ANCHORING
+    assert "predicts better (trimmed MAE 50.6 against 100)" in verdict.sentence
+
+
+def test_the_trimmed_error_leaves_out_the_largest_errors():
+    X, y = heavy_tailed()
+    found = assess(LinearRegression(), X, y, cv=2)
+    for target, answer, score in zip(
+        found.targets,
+        found.answers["plain"],
+        found.measures.scores["plain"]["trimmed_mae"],
+        strict=True,
+    ):
+        errors = np.sort(np.abs(target - answer.mean))
+        np.testing.assert_allclose(score, np.mean(errors[: len(errors) - len(errors) // 20]))
+
+
+def test_the_trivial_baseline_is_the_mean_or_the_class_frequencies_of_the_rows_fitted_to():
+    X, y = heavy_tailed(200)
+    found = assess(LinearRegression(), X, y, cv=2)
+    assert found.methods[-1] == "baseline" and "mean of y" in str(found)
+    for answer in found.answers["baseline"]:
+        assert np.ptp(answer.mean) == 0
+    X, y = noisy_classes(200)
+    found = assess(DecisionTreeClassifier(max_depth=2), X, y, cv=2)
+    for k, answer in enumerate(found.answers["baseline"]):
+        # Two folds: fitted to the other one.
+        np.testing.assert_allclose(answer.proba[:, 1], np.mean(found.targets[1 - k]))
+    assert found.to_frame().loc["baseline"].log_loss < 0.7
+
+
+def test_a_model_worse_than_the_class_frequencies_is_never_advised():
+    found = assess(DecisionTreeClassifier(), *noisy_classes(), n_train_anchors=5)
+    frame = found.to_frame()
+    assert frame.log_loss["anchored"] < 0.8 * frame.log_loss["plain"]
+    assert frame.log_loss["anchored"] > frame.log_loss["baseline"]
+    assert (found.verdict.advice, found.verdict.method) == (Advice.DONT, "baseline")
+    for word in ("trivial baseline", "class frequencies", "neither"):
+        assert word in found.verdict.sentence
+
+
+def test_a_model_worse_than_the_mean_is_never_advised():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(300, 3)), rng.lognormal(0, 1, size=300)
+    verdict = assess(DecisionTreeRegressor(), X, y, n_train_anchors=5).verdict
+    assert verdict.method == "baseline" and "mean of y" in verdict.sentence
+
+
+def test_page_text_and_json_say_the_same():
+    for model, table in (
+        (DecisionTreeRegressor(max_depth=4), heavy_tailed(200)),
+        (HistGradientBoostingClassifier(max_iter=5), noisy_classes(200)),
+    ):
+        found = assess(model, *table, cv=3, n_train_anchors=3)
+        page, text = found.to_html(), str(found)
+        numbers = json.loads(json.dumps(found.numbers(), allow_nan=False))
+        assert numbers["verdict"]["sentence"] in text
+        assert re.sub(r"[\"'|&<>]|&[a-z#0-9]+;", "", found.verdict.sentence) in re.sub(
+            r"[\"'|<>]|&[a-z#0-9]+;|&", "", page
+        )
+        for row, cells, method in zip(numbers["methods"], found.cells(), found.methods, strict=True):
+            assert row["method"] == method
+            for name, shown in zip(columns(found.measures), cells[1:], strict=True):
+                assert shown in page and shown in text
+                result = row["against_plain"].get(name, {}).get("result", "tie")
+                assert shown[0] == {"higher": "↑", "lower": "↓", "tie": shown[0]}[result]
+        assert numbers["test_rows"] == [67, 67, 66]
+        assert found.heading() in text
+
+
+@pytest.mark.usefixtures("data_dir")
+@pytest.mark.slow
+def test_a_few_extreme_houses_do_not_hide_a_gain():
+    table = load_openml(42688)
+    rows = np.random.default_rng(0).permutation(len(table.y))[:1000]
+    found = assess(DecisionTreeRegressor(), table.X[rows], table.y[rows])
+    assert cell(found.measures, "anchored", "trimmed_mae").startswith("↓")
+    assert found.verdict.advice is Advice.ANCHORING
+
+
+@pytest.mark.usefixtures("data_dir")
+@pytest.mark.slow
+def test_a_tree_on_compas_does_not_beat_the_class_frequencies():
+    table = load_openml(42193)
+    rows = np.random.default_rng(0).permutation(len(table.y))[:1000]
+    found = assess(DecisionTreeClassifier(), table.X[rows], table.y[rows].astype(int))
+    assert found.verdict.method == "baseline"
