@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.stats import norm, rankdata
+from scipy.stats import hypergeom
 
 from deltauq.tables.schema import WORD, Column, Schema
 from deltauq.tables.shown import shown
@@ -51,7 +51,7 @@ class Worse:
     rows : int
         How many it has.
     loss, elsewhere : float
-        The mean loss of its rows, and of all others.
+        Of its rows, and of all others: the median, or the share where losses are 0 and 1.
     """
 
     name: str
@@ -85,8 +85,10 @@ def cut(schema: Schema, X: pd.DataFrame) -> Iterator[Slice]:
 def worst(slices: Iterable[Slice], *losses: np.ndarray, most: int = 10) -> tuple[int, list[list[Worse]]]:
     """Return the slices whose loss is larger than that of the rest by more than chance, the worst first.
 
-    The ranks of a slice's losses are compared with those of as many rows drawn at random from all; with m
-    slices, one is told of when that draw would have ranks as large with a probability below 0.05 / m.
+    The loss of a slice is its median, which outliers do not set, or the share of ones where losses are 0 and
+    1. A median test decides whether it is larger than chance explains: the rows of a slice with a loss above
+    the median of all rows are counted, and with m slices one is returned when as many rows drawn at random
+    from all would hold as many of these with a probability below 0.05 / m.
 
     Parameters
     ----------
@@ -102,36 +104,31 @@ def worst(slices: Iterable[Slice], *losses: np.ndarray, most: int = 10) -> tuple
     worse : list of lists of Worse
         One list for each kind of loss.
     """
-    judges = [_Judge(loss) for loss in losses]
-    found: list[list[tuple[float, Worse]]] = [[] for _ in judges]
+    scorers = [_scorer(loss) for loss in losses]
+    found: list[list[tuple[float, Worse]]] = [[] for _ in losses]
     n_slices = 0
     for part in slices:
         n_slices += 1
-        for judge, told in zip(judges, found, strict=True):
-            told.append(judge(part))
-    threshold = float(norm.isf(CHANCE / max(n_slices, 1)))
-    larger = [
-        [worse for excess, worse in told if excess > threshold and worse.loss > worse.elsewhere]
-        for told in found
-    ]
-    return n_slices, [sorted(told, key=lambda worse: -worse.loss)[:most] for told in larger]
+        for score, parts in zip(scorers, found, strict=True):
+            parts.append(score(part))
+    worse = [[part for p, part in parts if p * n_slices < CHANCE] for parts in found]
+    return n_slices, [sorted(parts, key=lambda part: -part.loss)[:most] for parts in worse]
 
 
-class _Judge:
-    """Tells how far the ranks of a slice's losses are above those of rows drawn at random."""
+def _scorer(loss: np.ndarray) -> Callable[[Slice], tuple[float, Worse]]:
+    """Return what gives, for a slice, the probability of so many large losses by chance, and its loss."""
+    binary = bool(np.all((loss == 0.0) | (loss == 1.0)))
+    typical = np.mean if binary else np.median
+    is_large = loss > (0.0 if binary else np.median(loss))
+    n, n_large = len(loss), int(is_large.sum())
 
-    def __init__(self, loss: np.ndarray) -> None:
-        self._loss, self._ranks = loss, rankdata(loss)
-        self._spread = float(np.std(self._ranks, ddof=1)) if len(loss) > 1 else 0.0
+    def score(part: Slice) -> tuple[float, Worse]:
+        rows = int(part.rows.sum())
+        chance = float(hypergeom.sf(int(is_large[part.rows].sum()) - 1, n, n_large, rows))
+        inside, outside = float(typical(loss[part.rows])), float(typical(loss[~part.rows]))
+        return chance, Worse(part.name, rows, inside, outside)
 
-    def __call__(self, part: Slice) -> tuple[float, Worse]:
-        """Return the excess in standard errors, and the slice with its mean losses."""
-        n, m = len(self._loss), int(part.rows.sum())
-        # Of the mean of m ranks drawn without replacement.
-        error = self._spread * np.sqrt((1 / m) * (1 - m / n))
-        excess = float(self._ranks[part.rows].mean() - (n + 1) / 2)
-        inside, outside = float(self._loss[part.rows].mean()), float(self._loss[~part.rows].mean())
-        return excess / error if error > 0 else 0.0, Worse(part.name, m, inside, outside)
+    return score
 
 
 def _by_words(column: Column, values: pd.Series) -> Iterator[Slice]:

@@ -111,6 +111,53 @@ def error_by_spread(error: np.ndarray, stds: Mapping[str, np.ndarray], *, n_bins
     return figure
 
 
+def errors_by_width(
+    error: np.ndarray, half_width: np.ndarray, coverage: float, *, n_bins: int = 10
+) -> Figure:
+    """Draw how large errors are in groups of rows whose intervals are about equally wide.
+
+    Of each group, the quantile of the absolute errors at the nominal coverage is drawn against the median
+    half-width: on the diagonal, intervals hold as often as they claim. A few outliers move neither.
+
+    Parameters
+    ----------
+    error : array of shape (n,)
+    half_width : array of shape (n,)
+        Of the intervals.
+    coverage : float
+        What the intervals are to hold.
+    n_bins : int, default=10
+        Groups of equally many rows.
+
+    Returns
+    -------
+    figure : plotly Figure
+    """
+    error = np.abs(np.asarray(error, dtype=np.float64))
+    half_width = np.asarray(half_width, dtype=np.float64)
+    bins = np.array_split(np.argsort(half_width, kind="stable"), min(n_bins, len(error)))
+    x = np.array([np.median(half_width[rows]) for rows in bins])
+    y = np.array([np.quantile(error[rows], coverage) for rows in bins])
+    figure = empty_figure(
+        x_title="median half-width of intervals in the group", y_title=f"{coverage:.0%} of errors are below"
+    )
+    ((colour, symbol),) = series_styles(1)
+    figure.add_scatter(
+        x=x,
+        y=y,
+        name="groups",
+        mode="markers+lines",
+        marker={"size": 9, "symbol": symbol, "color": colour},
+        line={"width": 1.5, "color": colour},
+        hovertemplate="half-width %{x:.3g}, error %{y:.3g}",
+    )
+    end = 1.08 * float(max(x.max(), y.max()))
+    add_diagonal(figure, end, "as claimed")
+    figure.update_xaxes(range=[0, end])
+    figure.update_yaxes(range=[0, end])
+    return figure
+
+
 def coverage_curves(levels: np.ndarray, observed: Mapping[str, np.ndarray]) -> Figure:
     """Draw how often intervals hold the target against how often they claim to.
 
