@@ -278,11 +278,13 @@ def _count_training_rows(model: TableModel, X: pd.DataFrame, y: np.ndarray, note
     n, count = len(y), int(np.isin(row_fingerprints(X, targets), known).sum())
     expected = twin_share(known)
     if count:
-        repeated = f" ({expected:.1%} of the training rows have an equal one)" if expected else ""
-        told = f"{count:,} of {n:,} rows ({count / n:.1%}) were in the training table{repeated}"
+        note = (
+            f"{count:,} of {n:,} rows ({count / n:.1%}) equal a row that the model was made from; by chance "
+            f"about {expected:.1%} would, as many as are repeated there."
+        )
         if binom.sf(count - 1, n, expected) < TRAINING_CHANCE:
-            told = f"Warning: {told}. Errors on new rows may be larger, and coverage smaller"
-        notes.insert(0, f"{told}.")
+            note = f"Warning: {note} New rows may have larger errors and a smaller coverage."
+        notes.insert(0, note)
     return count
 
 

@@ -74,7 +74,7 @@ def measure_table(found: Evaluation) -> tuple[list[str], list[list[str]]]:
             value = found.judged.metrics[name]
             row = [meaning.format(promised=promised), f"{value:.1%}" if name in SHARES else _number(value)]
             if trimmed:
-                row.append(_number(trimmed[name]) if name in trimmed else "")
+                row.append(_number(trimmed[name]) if name in trimmed else "–")
             rows.append(row)
     return header, rows
 

@@ -17,7 +17,7 @@ MOST_FINGERPRINTS = 1_000_000
 
 
 def row_fingerprints(X: pd.DataFrame, y: np.ndarray) -> np.ndarray:
-    """Return a hash of each row.
+    """Return a hash of each row, which survives numbers that a file holds with 13 digits or more.
 
     Parameters
     ----------
@@ -31,6 +31,9 @@ def row_fingerprints(X: pd.DataFrame, y: np.ndarray) -> np.ndarray:
     fingerprints : uint64 array of shape (n,)
     """
     frame = X.assign(**{"": y if y.dtype.kind == "f" else y.astype(object)})
+    numbers = frame.select_dtypes(np.float64)
+    mantissas, exponents = np.frexp(numbers.to_numpy() + 0.0)
+    frame[numbers.columns] = np.ldexp(np.round(mantissas, 12), exponents)
     return np.asarray(require_pandas().util.hash_pandas_object(frame, index=False), dtype=np.uint64)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -104,31 +104,39 @@ def worst(slices: Iterable[Slice], *losses: np.ndarray, most: int = 10) -> tuple
     worse : list of lists of Worse
         One list for each kind of loss.
     """
-    scorers = [_scorer(loss) for loss in losses]
-    found: list[list[tuple[float, Worse]]] = [[] for _ in losses]
+    counters = [_LargeLosses(loss) for loss in losses]
     n_slices = 0
     for part in slices:
         n_slices += 1
-        for score, parts in zip(scorers, found, strict=True):
-            parts.append(score(part))
-    worse = [[part for p, part in parts if p * n_slices < CHANCE] for parts in found]
-    return n_slices, [sorted(parts, key=lambda part: -part.loss)[:most] for parts in worse]
+        for counter in counters:
+            counter.add(part)
+    return n_slices, [counter.worst(most) for counter in counters]
 
 
-def _scorer(loss: np.ndarray) -> Callable[[Slice], tuple[float, Worse]]:
-    """Return what gives, for a slice, the probability of so many large losses by chance, and its loss."""
-    binary = bool(np.all((loss == 0.0) | (loss == 1.0)))
-    typical = np.mean if binary else np.median
-    is_large = loss > (0.0 if binary else np.median(loss))
-    n, n_large = len(loss), int(is_large.sum())
+class _LargeLosses:
+    """Counts the large losses of slices: those of 1, or above the median of all."""
 
-    def score(part: Slice) -> tuple[float, Worse]:
-        rows = int(part.rows.sum())
-        chance = float(hypergeom.sf(int(is_large[part.rows].sum()) - 1, n, n_large, rows))
-        inside, outside = float(typical(loss[part.rows])), float(typical(loss[~part.rows]))
-        return chance, Worse(part.name, rows, inside, outside)
+    def __init__(self, loss: np.ndarray) -> None:
+        binary = bool(np.all((loss == 0.0) | (loss == 1.0)))
+        self._typical = np.mean if binary else np.median
+        self._loss, self._is_large = loss, loss > (0.0 if binary else np.median(loss))
+        self._slices: list[Worse] = []
+        self._counts: list[int] = []
 
-    return score
+    def add(self, part: Slice) -> None:
+        """Count those of one slice."""
+        inside, outside = (float(self._typical(self._loss[rows])) for rows in (part.rows, ~part.rows))
+        self._slices.append(Worse(part.name, int(part.rows.sum()), inside, outside))
+        self._counts.append(int(self._is_large[part.rows].sum()))
+
+    def worst(self, most: int) -> list[Worse]:
+        """Return the slices that have more of them than chance explains, the worst first."""
+        rows = np.array([part.rows for part in self._slices], dtype=np.int64)
+        counts = np.array(self._counts, dtype=np.int64)
+        # Of as many rows drawn at random, the probability of at least as many large losses.
+        chance = hypergeom.sf(counts - 1, len(self._loss), self._is_large.sum(), rows)
+        found = [self._slices[k] for k in np.flatnonzero(chance * len(rows) < CHANCE)]
+        return sorted(found, key=lambda part: -part.loss)[:most]
 
 
 def _by_words(column: Column, values: pd.Series) -> Iterator[Slice]:

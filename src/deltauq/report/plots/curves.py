@@ -117,7 +117,8 @@ def errors_by_width(
     """Draw how large errors are in groups of rows whose intervals are about equally wide.
 
     Of each group, the quantile of the absolute errors at the nominal coverage is drawn against the median
-    half-width: on the diagonal, intervals hold as often as they claim. A few outliers move neither.
+    half-width: on the diagonal, intervals hold as often as they claim. A few outliers move neither. Axes are
+    logarithmic unless there are zeros.
 
     Parameters
     ----------
@@ -151,10 +152,17 @@ def errors_by_width(
         line={"width": 1.5, "color": colour},
         hovertemplate="half-width %{x:.3g}, error %{y:.3g}",
     )
-    end = 1.08 * float(max(x.max(), y.max()))
-    add_diagonal(figure, end, "as claimed")
-    figure.update_xaxes(range=[0, end])
-    figure.update_yaxes(range=[0, end])
+    ends = [min(x.min(), y.min()), max(x.max(), y.max())]
+    line = {"dash": "dot", "width": 1.5, "color": colours.MUTED}
+    figure.add_scatter(x=ends, y=ends, name="as claimed", mode="lines", line=line, hoverinfo="skip")
+    # Each axis ends where its points do: one group with large errors would squeeze the others otherwise.
+    log = bool(ends[0] > 0)
+    for update, values in ((figure.update_xaxes, x), (figure.update_yaxes, y)):
+        low, high = np.log10([values.min(), values.max()]) if log else (values.min(), values.max())
+        margin = 0.08 * (high - low) or 0.1 * abs(high) or 1.0
+        update(type="log" if log else "linear", range=[low - margin, high + margin])
+        if log:
+            update(tickvals=[float(f"{value:.2g}") for value in np.geomspace(values.min(), values.max(), 5)])
     return figure
 
 
