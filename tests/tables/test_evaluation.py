@@ -158,8 +158,9 @@ def test_training_rows_are_noticed(regression, classification, mixed, fresh, tmp
     half.to_csv(tmp_path / "half.csv", index=False)
     for model in (regression, classification):
         model.save(tmp_path / model.task)
+        loaded = load(tmp_path / model.task)
         for table in (half, tmp_path / "half.csv"):
-            found = evaluate(load(tmp_path / model.task), table)
+            found = evaluate(loaded, table)
             # The targets of `fresh` differ for the regression; for the classes, many are rows again.
             assert found.training_rows >= 100
             assert found.notes[0].startswith(f"Warning: {found.training_rows} of 200 rows (")

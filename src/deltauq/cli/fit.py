@@ -136,6 +136,8 @@ def describe(model: "TableModel") -> list[str]:
             f"they would be {report['constant_width']:.4g}."
         )
     lines.append(_about_rows(report))
+    if len(model.fitted.fingerprints):
+        lines.append("It also holds a hash of each row, by which `deltauq evaluate` notices training rows.")
     return lines
 
 
