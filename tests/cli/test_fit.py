@@ -20,7 +20,7 @@ def test_what_is_printed(run, file, tmp_path):
         "price has 120 different values: regression (--task).",
         "Dates and times were taken as numbers of days: sold.",
         "price, tree, regression: 90 rows trained on, 30 held out to calibrate.",
-        "Mean absolute error in cross-validation: anchored ",
+        "Mean absolute error in 3-fold cross-validation on the 90 rows trained on: anchored ",
         "Intervals of 90% are ",
         "holds 20 rows of the table as anchors",
         f"Model: {tmp_path / 'model'}",
@@ -34,6 +34,7 @@ def test_json_is_all_that_is_printed(run, file, tmp_path):
     found = json.loads(done.out)
     assert (found["task"], found["rows"], found["held_out"], found["coverage"]) == ("regression", 90, 30, 0.9)
     assert set(found["center_errors"]) == {"anchored", "estimator"}
+    assert found["cross_validation"] == {"folds": 3, "rows": 90}
 
 
 @pytest.mark.parametrize(
@@ -60,4 +61,4 @@ def test_a_date_to_predict(run, houses, tmp_path):
 def test_classes(run, houses, tmp_path):
     houses.to_parquet(tmp_path / "x.parquet")
     done = run("fit", tmp_path / "x.parquet", "--target", "size", "--model", "linear", "-o", tmp_path / "m")
-    assert done.code == 0 and "Brier score in cross-validation" in done.out
+    assert done.code == 0 and "Brier score in 3-fold cross-validation" in done.out

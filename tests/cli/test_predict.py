@@ -24,7 +24,7 @@ def test_what_is_printed_and_written(run, houses, file, price_model, tmp_path):
     done = run("predict", price_model, file, "-o", out, "--keep", "id", "--keep", "town")
     assert (done.code, done.err) == (0, "")
     assert "Columns that the model was not trained on: size." in done.out
-    assert "120 rows; risk: inside " in done.out and f"Predictions: {out}" in done.out
+    assert "120 rows; risk: low " in done.out and f"Predictions: {out}" in done.out
     found = pd.read_parquet(out)
     assert found.id.tolist() == list(range(1000, 1120)) and found.town.tolist() == houses.town.tolist()
     pd.testing.assert_frame_equal(found.iloc[:, 2:], deltauq.load(price_model).predict(houses))
@@ -93,4 +93,4 @@ def test_a_real_table_from_end_to_end(run, data_dir, tmp_path):
     held = (found.lower <= found.strength) & (found.strength <= found.upper)
     assert abs(held.mean() - 0.9) < 0.1
     error = np.abs(found.strength - found.prediction).groupby(found.risk).mean()
-    assert error["inside"] < error["high"]
+    assert error["low"] < error["high"]

@@ -53,11 +53,23 @@ def test_every_figure_shows_what_it_was_given(grid):
     assert [trace.name for trace in curves.data] == ["raw", "calibrated", "nominal"]
     spread = plots.error_by_spread(x, {"raw": x}, n_bins=3)
     assert [trace.name for trace in spread.data] == ["raw", "σ = error"]
+    width = plots.errors_by_width(x, x, 0.9, n_bins=3)
+    assert [trace.name for trace in width.data] == ["groups", "as claimed"]
     points = np.array([[0.0, 0.0], [0.5, 1.0], [-0.5, -1.0]])
     classes = plots.class_map(grid, np.zeros((7, 5), dtype=int), (points, np.array([0, 1, 2])), "abc")
     assert [trace.name for trace in classes.data[1:]] == ["a", "b", "c"]
     heat = plots.uncertainty_map(grid, np.ones((7, 5)), points, anchors=points[:1], largest=2.0)
     assert heat.data[0].zmin == 0 and heat.data[0].zmax == 2 and len(heat.data[2].x) == 1
+
+
+def test_groups_by_width_are_on_the_diagonal_where_intervals_hold_and_not_moved_by_outliers():
+    rng = np.random.default_rng(0)
+    half = rng.uniform(1, 9, 20_000)
+    error = rng.normal(size=20_000) * half / 1.645
+    error[::200] = 1e9
+    groups = plots.errors_by_width(error, half, 0.9).data[0]
+    assert len(groups.x) == 10
+    np.testing.assert_allclose(groups.y, groups.x, rtol=0.12)
 
 
 def test_maps_put_the_first_input_across_and_the_second_up(grid):

@@ -144,7 +144,7 @@ def test_bulk_prediction_from_the_command_line(model, rows, expected, tmp_path, 
     words = {"capture_output": True, "text": True, "timeout": 240, "cwd": tmp_path, "env": environment}
     done = subprocess.run(list(map(str, command)), **words)
     assert (done.returncode, done.stderr) == (0, "")
-    assert f"{len(expected):,} rows; risk: inside " in done.stdout and f"Predictions: {out}" in done.stdout
+    assert f"{len(expected):,} rows; risk: low " in done.stdout and f"Predictions: {out}" in done.stdout
     parts = [pd.read_parquet(path) for path in sorted(out.glob("part-*"))]
     pd.testing.assert_frame_equal(pd.concat(parts, ignore_index=True), expected, check_exact=True)
     again = subprocess.run([*map(str, command), "--json"], **words)

@@ -72,7 +72,8 @@ def test_evaluation_compares_dates(written, model, table):
     assert found.judged.metrics["mae"] == pytest.approx(error.mean(), rel=1e-6)
     inside = (predicted.lower <= table.sold) & (table.sold <= predicted.upper)
     assert found.judged.metrics["coverage"] == pytest.approx(inside.mean())
-    assert found.notes == ["sold is a date: errors, σ and widths are in days."]
+    assert found.notes[-1] == "sold is a date: errors, σ and widths are in days."
+    assert found.training_rows == len(table)
     first = found.uncertain[0]
     assert pd.Timestamp(first.target) == table.sold[first.row - 1]
     assert pd.Timestamp(first.prediction) == predicted.prediction[first.row - 1].floor("min")

@@ -1,14 +1,17 @@
 """What an evaluation says is so: by scikit-learn and SciPy, by predictions, and by planted troubles."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import stats
 from sklearn import metrics as oracle
 
-from deltauq.tables import TableError, evaluate, fit, predict_file
+from deltauq.tables import TableError, evaluate, fit, load, predict_file
 from deltauq.tables.evaluation_page import describe
+from deltauq.tables.judging import Group, find_failing_group
 from deltauq.tables.slices import Slice, cut, worst
 
 
@@ -45,8 +48,11 @@ def test_measures_of_numbers(found, regression, fresh):
         "width": (predicted.upper - predicted.lower).mean(),
         "nll": -stats.norm(predicted.prediction, predicted["std"]).logpdf(y).mean(),
     }
+    expected["median_absolute_error"] = error.median()
+    expected["median_width"] = (predicted.upper - predicted.lower).median()
     measured = dict(found.judged.metrics)
     assert measured.pop("crps") > 0
+    assert found.judged.trimmed["mae"] == pytest.approx(error.nsmallest(396).mean())
     assert measured == pytest.approx(expected)
     assert found.n_rows == 400 and found.coverage == 0.9
 
@@ -98,18 +104,96 @@ def test_numbers_are_json(which, request):
     assert set(numbers["uncertain"][0]["apart"][0]) == {"feature", "value", "anchor", "share"}
 
 
+# -- outliers, and where the coverage fails -----------------------------------------------------------------
+
+
+def test_two_outliers_change_no_robust_figure(regression, fresh, found):
+    outliers = fresh.copy()
+    outliers.loc[[3, 77], "price"] += 1e6
+    other = evaluate(regression, outliers)
+    assert other.judged.metrics["mae"] > 50 * found.judged.metrics["mae"]
+    for name in ("median_absolute_error", "median_width"):
+        assert other.judged.metrics[name] == pytest.approx(found.judged.metrics[name], rel=0.02)
+    assert other.judged.trimmed["mae"] == pytest.approx(found.judged.trimmed["mae"], rel=0.05)
+    for kind in ("large_loss", "often_missed"):
+        assert [part.name for part in getattr(other, kind)] == [part.name for part in getattr(found, kind)]
+    for part, same in zip(other.groups, found.groups, strict=True):
+        assert part.median_loss == pytest.approx(same.median_loss, rel=0.2)
+
+
+def test_the_headline_names_the_group_in_which_the_coverage_fails(found):
+    groups = [Group(40, k, k + 1, 1.0, 0.95, 2.0, 1.0) for k in range(9)]
+    groups.append(Group(40, 9, 10, 1.0, 0.625, 2.0, 1.0))
+    assert find_failing_group(groups, 0.9) == 9 and find_failing_group(groups[:9], 0.9) is None
+    failing = replace(found, groups=groups, failing=9)
+    assert "62.5% in the most uncertain tenth" in describe(failing)
+    assert "tenth" not in describe(replace(found, failing=None))
+
+
+def test_a_group_seldom_fails_by_chance():
+    held = np.random.default_rng(0).binomial(50, 0.9, size=(1000, 10)) / 50
+    failing = [
+        find_failing_group([Group(50, 0, 1, 1.0, share, 2.0, 1.0) for share in shares], 0.9)
+        for shares in held
+    ]
+    assert np.mean([k is not None for k in failing]) < 0.05 + 0.02
+
+
+@pytest.mark.parametrize("which", ["found", "found_classes"])
+def test_levels_of_risk_are_all_rows(which, request):
+    found = request.getfixturevalue(which)
+    for level, part in found.risk.items():
+        rows = found.judged.risk == level
+        assert part.rows == rows.sum()
+        assert part.loss == pytest.approx(found.judged.loss[rows].mean())
+        assert part.coverage == pytest.approx(1 - found.judged.missed[rows].mean())
+    assert sum(part.rows for part in found.risk.values()) == found.n_rows
+
+
+# -- rows of the training table -----------------------------------------------------------------------------
+
+
+def test_training_rows_are_noticed(regression, classification, mixed, fresh, tmp_path):
+    half = pd.concat([mixed[:100], fresh[:100]], ignore_index=True)
+    half.to_csv(tmp_path / "half.csv", index=False)
+    for model in (regression, classification):
+        model.save(tmp_path / model.task)
+        loaded = load(tmp_path / model.task)
+        for table in (half, tmp_path / "half.csv"):
+            found = evaluate(loaded, table)
+            # The targets of `fresh` differ for the regression; for the classes, many are rows again.
+            assert found.training_rows >= 100
+            assert found.notes[0].startswith(f"Warning: {found.training_rows} of 200 rows (")
+            assert found.numbers()["training_rows"] == found.training_rows
+    assert evaluate(regression, fresh).training_rows == 0
+
+
+def test_repeated_rows_are_no_reason_for_a_warning():
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"a": rng.integers(0, 9, 600), "b": rng.integers(0, 2, 600)})
+    table["y"] = np.where(table.a + rng.integers(0, 3, 600) > 5, "p", "q")
+    found = evaluate(fit(table[:300], "y", model="tree"), table[300:])
+    assert found.training_rows > 280 and not found.notes[0].startswith("Warning")
+
+
+def test_a_model_without_rows_keeps_no_fingerprints(mixed):
+    model = fit(mixed.drop(columns="size"), "price", model="linear", anchors="kmeans")
+    found = evaluate(model, mixed)
+    assert len(model.fitted.fingerprints) == 0 and found.training_rows is None and found.notes == []
+
+
 # -- slices -------------------------------------------------------------------------------------------------
 
 
 def test_a_planted_trouble_is_found_and_named(regression, fresh):
-    worse = fresh.copy()
+    worse = fresh.dropna().copy()
     worse.loc[worse.town == "Graz", "price"] += 150
     found = evaluate(regression, worse)
     assert found.large_loss[0].name == "town = Graz" == found.often_missed[0].name
     part = found.large_loss[0]
     error = (worse.price - regression.predict(worse).prediction).abs()
-    assert part.loss == pytest.approx(error[worse.town == "Graz"].mean())
-    assert part.elsewhere == pytest.approx(error[worse.town != "Graz"].mean())
+    assert part.loss == pytest.approx(error[worse.town == "Graz"].median())
+    assert part.elsewhere == pytest.approx(error[worse.town != "Graz"].median())
     assert part.rows == (worse.town == "Graz").sum()
 
 

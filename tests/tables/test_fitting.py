@@ -4,10 +4,12 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from scipy import stats
 from sklearn.linear_model import BayesianRidge
 
 from deltauq.tables import TableError, fit
-from deltauq.tables.choosing import DELTAS, _narrowest
+from deltauq.tables.choosing import DELTAS, MOST_ROWS, _narrowest
+from deltauq.tables.model import error_std
 
 
 def test_the_columns_of_a_regression(regression, mixed):
@@ -15,7 +17,7 @@ def test_the_columns_of_a_regression(regression, mixed):
     assert list(found.columns) == ["prediction", "std", "lower", "upper", "risk"]
     assert len(found) == len(mixed) and (found.lower < found.upper).all() and (found["std"] > 0).all()
     np.testing.assert_allclose((found.lower + found.upper) / 2, found.prediction)
-    assert set(found.risk) <= {"inside", "low", "moderate", "high"}
+    assert set(found.risk) <= {"low", "moderate", "high"}
     assert np.corrcoef(found.prediction, mixed.price)[0, 1] > 0.9
 
 
@@ -28,7 +30,7 @@ def test_no_more_anchors_than_rows(mixed):
 def test_the_columns_of_classes(classification, mixed):
     found = classification.predict(mixed)
     names = ["probability_large", "std_large", "probability_small", "std_small"]
-    assert list(found.columns) == ["prediction", *names, "set"]
+    assert list(found.columns) == ["prediction", *names, "set", "risk"]
     np.testing.assert_allclose(found.probability_large + found.probability_small, 1.0)
     likeliest = np.where(found.probability_large >= found.probability_small, "large", "small")
     assert (found.prediction == likeliest).all()
@@ -74,6 +76,36 @@ def test_sets_hold_what_they_promise():
         found = fit(table[:300], "y", model="linear", coverage=0.8, random_state=seed).predict(table[300:])
         held.append(np.mean([label in row for label, row in zip(y[300:], found.set, strict=True)]))
     assert np.mean(held) > 0.803 - 4 * 0.045 / np.sqrt(6)
+
+
+def test_std_fits_the_intervals_and_outliers_do_not_set_it():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(3000, 2))
+    y = X[:, 0] + rng.normal(size=3000)
+    y[::50] *= 10_000
+    table = pd.DataFrame(X, columns=list("ab")).assign(y=y)
+    model = fit(table[:1000], "y", model="tree", center="estimator")
+    found, narrow = model.predict(table[1000:]), model.predict(table[1000:], coverage=0.5)
+    half = (found.upper - found.lower) / 2
+    np.testing.assert_allclose(found["std"], half / stats.norm.isf(0.05))
+    pd.testing.assert_series_equal(found["std"], narrow["std"])
+
+
+@pytest.mark.parametrize("n", [8, 9, 50, 4000])
+def test_std_of_normal_errors_and_of_errors_that_are_mostly_zero(n):
+    rng = np.random.default_rng(n)
+    found = [error_std(np.sort(np.abs(rng.normal(size=n))), np.ones(1))[0] for _ in range(400)]
+    assert np.median(found) == pytest.approx(1.0, rel=0.12 if n < 50 else 0.03)
+    scores = np.concatenate([np.zeros(97), [1.0, 2.0, 3.0]])
+    assert error_std(scores, np.ones(1)) == pytest.approx(1.0 / stats.norm.isf((1 - 98 / 101) / 2))
+    assert error_std(np.zeros(n), np.ones(3)).tolist() == [0.0] * 3
+
+
+def test_it_is_said_how_many_rows_were_cross_validated_on():
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"a": rng.normal(size=1600)}).assign(y=lambda frame: frame.a)
+    report = fit(table, "y", model="linear").report
+    assert (report["rows"], report["cross_validation"]) == (1200, {"folds": 3, "rows": MOST_ROWS})
 
 
 def test_the_unit_of_the_target_does_not_matter(mixed, regression):

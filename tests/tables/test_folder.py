@@ -60,7 +60,7 @@ def test_a_model_is_replaced_but_nothing_else(folder, classification, mixed):
 
 def test_metadata_say_what_the_model_is(folder, mixed):
     metadata = json.loads((folder / METADATA).read_text())
-    assert metadata["format"] == "deltauq.table/1"
+    assert metadata["format"] == "deltauq.table/2"
     assert [column["name"] for column in metadata["schema"]] == ["area", "rooms", "town", "new", "sold"]
     assert metadata["versions"]["deltauq"] == deltauq.__version__
     assert metadata["report"]["rows"] + metadata["report"]["held_out"] == len(mixed)
@@ -77,10 +77,10 @@ def test_an_altered_file_is_refused(name, folder):
         load(folder)
 
 
-@pytest.mark.parametrize("format", ["deltauq.table/2", "deltauq.nn/1", "", "x" * 500])
+@pytest.mark.parametrize("format", ["deltauq.table/1", "deltauq.table/3", "deltauq.nn/1", "", "x" * 500])
 def test_another_format_is_refused_in_a_sentence(format, folder):
     rewrite(folder, format=format)
-    with pytest.raises(ModelFolderError, match=r"unknown to deltauq .* reads deltauq.table/1") as caught:
+    with pytest.raises(ModelFolderError, match=r"unknown to deltauq .* reads deltauq.table/2") as caught:
         load(folder)
     assert len(str(caught.value)) < 400
 

@@ -1,13 +1,14 @@
-"""Risk: reverse anchoring against its definition, targets of anchors, and the grid of levels."""
+"""Risk: reverse anchoring against its definition, targets of anchors, and the levels."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.ensemble import RandomForestRegressor
 from sklearn.linear_model import Ridge
 from sklearn.svm import SVR
 
 from deltauq import AnchoredRegressor
-from deltauq.tables import risk
+from deltauq.tables import fit, risk
 from deltauq.tables.risk import LEVELS, RiskScale, anchor_targets, reverse_scores
 
 
@@ -34,15 +35,47 @@ def test_targets_of_anchors():
     assert anchor_targets(centres, X, y, averaged=True).tolist() == [2.0, 30.0, 40.0]
 
 
-def test_levels_are_a_grid_of_two_measures():
-    scale = RiskScale((1.0, 2.0), (10.0, 20.0))
-    std, reverse = np.meshgrid([0.5, 1.5, 2.5], [5.0, 15.0, 25.0], indexing="ij")
-    levels = [LEVELS[k] for k in scale.levels(std.ravel(), reverse.ravel())]
-    assert levels == [
-        *("inside", "low", "moderate"),
-        *("low", "moderate", "high"),
-        *("moderate", "high", "high"),
-    ]
+def test_the_level_is_that_of_the_worse_measure():
+    scale = RiskScale({"std": (1.0, 2.0), "reverse": (10.0, 20.0)})
+    std, reverse = np.meshgrid([0.5, 1.0, 1.5, 2.5], [5.0, 15.0, 25.0], indexing="ij")
+    levels = scale.levels({"std": std.ravel(), "reverse": reverse.ravel()})
+    assert levels.tolist() == [*LEVELS, *LEVELS, "moderate", "moderate", "high", "high", "high", "high"]
+
+
+@pytest.mark.parametrize("n", [9, 19, 39, 50, 400])
+@pytest.mark.parametrize("names", [["std", "reverse"], ["error_probability"]])
+@pytest.mark.parametrize("ties", [False, True])
+def test_few_rows_like_those_held_out_have_a_high_risk(n, names, ties):
+    rng = np.random.default_rng(n)
+
+    def draw(m):
+        values = {name: rng.exponential(size=m) for name in names}
+        return {name: np.round(value) if ties else value for name, value in values.items()}
+
+    high, raised = [], []
+    for _ in range(300):
+        levels = RiskScale.measure(draw(n)).levels(draw(200))
+        high.append(np.mean(levels == "high"))
+        raised.append(np.mean(levels != "low"))
+    # The bounds hold on average over held-out rows; four standard errors are left.
+    for shares, bound in ((high, 0.05), (raised, 0.20)):
+        assert np.mean(shares) <= bound + 4 * np.std(shares) / np.sqrt(300)
+        assert ties or n < 400 or np.mean(shares) > 0.8 * bound
+
+
+def test_high_risk_is_seldom_on_fresh_rows_and_errors_are_larger_there():
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(5000, 2))
+    noise = rng.normal(size=5000) * np.where(X[:, 1] > 0, 0.2, 2.0)
+    table = pd.DataFrame(X, columns=list("ab")).assign(y=X[:, 0] + noise)
+    for frame in (table, table.assign(y=np.where(table.y > 0, "p", "n"))):
+        found = fit(frame[:1500], "y", model="tree").predict(frame[1500:])
+        share = found.risk.value_counts(normalize=True)
+        assert share["high"] < 0.05 + 3 * np.sqrt(0.05 * 0.95 / 375) and share["low"] > 0.7
+        y = frame.y[1500:]
+        wrong = found.prediction != y if y.dtype == object else (found.prediction - y).abs()
+        errors = wrong.groupby(found.risk).mean()
+        assert errors["high"] > 1.2 * errors["low"]
 
 
 def test_far_away_is_riskier():
@@ -54,8 +87,9 @@ def test_far_away_is_riskier():
     targets = anchor_targets(anchors, X[:150], y[:150], averaged=False)
 
     def measure(rows):
-        return model.posterior(rows).std, reverse_scores(model, rows, anchors, targets)
+        reverse = reverse_scores(model, rows, anchors, targets)
+        return {"std": model.posterior(rows).std, "reverse": reverse}
 
-    scale = RiskScale.measure(*measure(X[150:]))
-    near, far = (scale.levels(*measure(rows)) for rows in (X[150:], X[150:] + 3.0))
-    assert far.min() == LEVELS.index("high") > near.mean()
+    scale = RiskScale.measure(measure(X[150:]))
+    near, far = (scale.levels(measure(rows)) for rows in (X[150:], X[150:] + 3.0))
+    assert set(far) == {"high"} and np.mean(near == "high") <= 0.05

@@ -77,15 +77,22 @@ def show(found: "Evaluation") -> None:
     from rich.console import Console
     from rich.text import Text
 
-    from deltauq.tables.evaluation_page import describe, measure_rows, slice_table, uncertain_table
+    from deltauq.tables.evaluation_page import (
+        describe,
+        measure_table,
+        risk_table,
+        slice_table,
+        uncertain_table,
+    )
 
     console = Console()
     for note in found.notes:
         console.print(Text(note))
     console.print(Text(describe(found)))
-    console.print(_grid(f"{found.target}, {found.model}, {found.task}", ["measure", ""], measure_rows(found)))
+    console.print(_grid(f"{found.target}, {found.model}, {found.task}", *measure_table(found)))
+    console.print(_grid("Levels of risk", *risk_table(found)))
     regression = found.task == "regression"
-    loss = "mean |error|" if regression else "share of mistakes"
+    loss = "median |error|" if regression else "share of mistakes"
     for title, parts, share in (
         (f"Slices where the {loss} is largest", found.large_loss, not regression),
         ("Slices where targets are missed most often", found.often_missed, True),

@@ -127,7 +127,7 @@ def describe(model: "TableModel") -> list[str]:
         measure = "Mean absolute error" if model.task == "regression" else "Brier score"
         taken = "mean over anchors" if report["center"] == "anchored" else "plain model's prediction"
         lines.append(
-            f"{measure} in cross-validation: anchored {errors['anchored']:.4g}, plain "
+            f"{measure} in {_about_folds(report)}: anchored {errors['anchored']:.4g}, plain "
             f"{errors['estimator']:.4g}. The {taken} is taken (--center {report['center']})."
         )
     if model.task == "regression":
@@ -136,7 +136,15 @@ def describe(model: "TableModel") -> list[str]:
             f"they would be {report['constant_width']:.4g}."
         )
     lines.append(_about_rows(report))
+    if len(model.fitted.fingerprints):
+        lines.append("It also holds a hash of each row, by which `deltauq evaluate` notices training rows.")
     return lines
+
+
+def _about_folds(report: dict[str, Any]) -> str:
+    used, rows = report["cross_validation"]["rows"], report["rows"]
+    part = f"{used:,} of the {rows:,} rows" if used < rows else f"the {rows:,} rows"
+    return f"{report['cross_validation']['folds']}-fold cross-validation on {part} trained on"
 
 
 def _about_rows(report: dict[str, Any]) -> str:

@@ -100,7 +100,7 @@ def predict_parts(
     account = Tally()
     for part in parts:
         account.add(tallies[part.name])
-    predicted = account.predicted(loaded)
+    predicted = account.predicted()
     _finish(folder, parts, tallies, predicted, job)
     return predicted
 
@@ -210,7 +210,7 @@ def _find_done(folder: OutputFolder, parts: list[Part], job: str) -> dict[str, T
 def _refuse_notes(model: TableModel, parts: list[Part], tallies: dict[str, Tally]) -> None:
     """Refuse parts that a run that was not strict has let pass."""
     for part in parts:
-        if part.name in tallies and (notes := tallies[part.name].predicted(model).notes):
+        if part.name in tallies and (notes := tallies[part.name].predicted().notes):
             raise TableError(f"{part.source}: {notes[0]}")
 
 

@@ -76,6 +76,8 @@ class Choice:
     ----------
     errors : dict of float
         Of the mean over anchors and of the plain model: absolute errors, or Brier scores of classes.
+    rows : int
+        How many rows were cross-validated on.
     center : {"anchored", "estimator"}
         What is to be predicted.
     delta : float
@@ -83,6 +85,7 @@ class Choice:
     """
 
     errors: dict[str, float]
+    rows: int
     center: str
     delta: float
 
@@ -134,7 +137,7 @@ def choose(
     means = {word: float(np.mean(found)) for word, found in losses.items()}
     center = min(means, key=lambda word: means[word]) if center == "auto" else center
     delta = _narrowest(np.concatenate(errors[center]), np.concatenate(stds), coverage) if stds else 0.0
-    return Choice(means, center, delta)
+    return Choice(means, len(rows), center, delta)
 
 
 def typical_of(model: AnchoredRegressor, probes: np.ndarray) -> float:

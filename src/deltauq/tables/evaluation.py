@@ -10,13 +10,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy.stats import binom
 
 from deltauq.core.representation import short_repr
 from deltauq.data.files import written_whole
 from deltauq.tables.apart import Difference, set_apart
 from deltauq.tables.errors import TableError, did_you_mean, require_pandas
 from deltauq.tables.files import read_frame
-from deltauq.tables.judging import Group, Judged, group, judge_classes, judge_numbers
+from deltauq.tables.fingerprints import row_fingerprints, twin_share
+from deltauq.tables.judging import (
+    Group,
+    Judged,
+    find_failing_group,
+    group,
+    group_by_risk,
+    judge_classes,
+    judge_numbers,
+)
 from deltauq.tables.model import TableModel
 from deltauq.tables.problem import REGRESSION
 from deltauq.tables.rights import give_usual_rights
@@ -29,6 +39,8 @@ if TYPE_CHECKING:
 
 BATCH_ROWS = 65_536
 N_UNCERTAIN = 20
+TRAINING_CHANCE = 0.001
+"""How improbable it must be that new rows equal training rows by chance for a warning."""
 
 
 @dataclass(frozen=True)
@@ -73,12 +85,19 @@ class Evaluation:
         Row by row, with the metrics and the calibration curve.
     groups : list of Group
         By decile of the spread.
+    failing : int or None
+        Which of the groups holds the smallest share of targets, if fewer than promised by more than chance.
+    risk : dict of str to Group
+        By level of risk.
     large_loss, often_missed : list of Worse
         Slices whose loss, or whose share of missed targets, is larger than elsewhere by more than chance.
     n_slices : int
         How many were looked at.
     uncertain : list of UncertainRow
         The most uncertain first.
+    training_rows : int or None
+        How many rows equal, in all columns and the target, one that the model was made from; None where
+        the model keeps no fingerprints of these.
     notes : list of str
     """
 
@@ -88,10 +107,13 @@ class Evaluation:
     coverage: float
     judged: Judged
     groups: list[Group]
+    failing: int | None
+    risk: dict[str, Group]
     large_loss: list[Worse]
     often_missed: list[Worse]
     n_slices: int
     uncertain: list[UncertainRow]
+    training_rows: int | None
     notes: list[str]
 
     __repr__ = short_repr
@@ -112,8 +134,12 @@ class Evaluation:
                 "rows": self.n_rows,
                 "promised": self.coverage,
                 "metrics": self.judged.metrics,
+                "trimmed": self.judged.trimmed,
+                "training_rows": self.training_rows,
                 "curve": {"claimed": claimed.tolist(), "observed": observed.tolist()},
                 "deciles": [asdict(part) for part in self.groups],
+                "failing_decile": self.failing,
+                "risk": {level: asdict(part) for level, part in self.risk.items()},
                 "slices": {
                     "looked_at": self.n_slices,
                     "large_loss": [_slice_numbers(part) for part in self.large_loss],
@@ -186,17 +212,22 @@ def evaluate(
     n_slices, (large_loss, often_missed) = worst(
         cut(model.schema, X), judged.loss, judged.missed.astype(np.float64)
     )
+    training_rows = _count_training_rows(model, X, y, notes)
+    groups = group(judged)
     return Evaluation(
         target=model.target,
         task=model.task,
         model=str(model.report.get("model", "")),
         coverage=model.coverage,
         judged=judged,
-        groups=group(judged),
+        groups=groups,
+        failing=find_failing_group(groups, model.coverage),
+        risk=group_by_risk(judged),
         large_loss=large_loss,
         often_missed=often_missed,
         n_slices=n_slices,
         uncertain=_most_uncertain(model, X, y, numbers, columns, judged),
+        training_rows=training_rows,
         notes=notes,
     )
 
@@ -238,6 +269,28 @@ def _read(
             f'"{first}"{" or others like it" if column[y < 0].nunique() > 1 else ""}.'
         )
     return X.iloc[rows[y >= 0]].reset_index(drop=True), y[y >= 0], rows[y >= 0] + 1
+
+
+def _count_training_rows(model: TableModel, X: pd.DataFrame, y: np.ndarray, notes: list[str]) -> int | None:
+    """Return how many rows the model was made from, and warn if they are more than chance explains.
+
+    Tables may repeat rows: as many as equal another row of the training table are expected among new rows.
+    """
+    known = model.fitted.fingerprints
+    if not len(known):
+        return None
+    targets = y if model.task == REGRESSION else np.asarray(model.fitted.model.classes_)[y]
+    n, count = len(y), int(np.isin(row_fingerprints(X, targets), known).sum())
+    expected = twin_share(known)
+    if count:
+        note = (
+            f"{count:,} of {n:,} rows ({count / n:.1%}) equal a row that the model was made from; by chance "
+            f"about {expected:.1%} would, as many as are repeated there."
+        )
+        if binom.sf(count - 1, n, expected) < TRAINING_CHANCE:
+            note = f"Warning: {note} New rows may have larger errors and a smaller coverage."
+        notes.insert(0, note)
+    return count
 
 
 def _target_numbers(column: pd.Series, origin: str) -> np.ndarray:

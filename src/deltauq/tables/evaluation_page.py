@@ -12,16 +12,20 @@ from deltauq._version import __version__
 from deltauq.metrics import risk_coverage
 from deltauq.report import Block, Figure, Section, Table, plots, render_page
 from deltauq.tables.evaluation import Evaluation, UncertainRow
+from deltauq.tables.judging import OUTLIER_SHARE
 from deltauq.tables.problem import REGRESSION
+from deltauq.tables.risk import LEVELS, RISK_SHARES
 from deltauq.tables.slices import CHANCE, Worse
 
 KEPT = np.linspace(0.1, 1.0, 19)
 MEASURES = {
+    "median_absolute_error": "median absolute error",
     "mae": "mean absolute error",
     "rmse": "root mean squared error",
     "r2": "R², the share of variance explained",
     "spearman": "rank correlation of σ with |error|: 1 is perfect, 0 says nothing",
     "coverage": "share of targets held, of {promised} promised",
+    "median_width": "median width of intervals",
     "width": "mean width of intervals",
     "nll": "negative log-likelihood of normal errors, in nats",
     "crps": "continuous ranked probability score",
@@ -34,6 +38,11 @@ MEASURES = {
     "set_size": "mean number of classes in a set",
 }
 SHARES = {"coverage", "accuracy"}
+RISK_NOTE = (
+    "Of rows drawn like the training table, at most 5 % have a high risk, and at most 20 % a high or a "
+    "moderate one. Clearly more than that: the rows differ from the training table."
+)
+TRIMMED = f"without the {OUTLIER_SHARE:.0%} largest errors"
 
 
 def describe(found: Evaluation) -> str:
@@ -41,12 +50,12 @@ def describe(found: Evaluation) -> str:
     measured = found.judged.metrics
     kind = "Intervals" if found.task == REGRESSION else "Sets"
     held = f"{kind} of {found.coverage:.0%} held {measured['coverage']:.1%} of {found.n_rows:,} targets"
-    verdict = f"{held}, {_against_promise(found)}."
+    verdict = f"{held}, {_against_promise(found)}{_failing(found)}."
     if found.task == REGRESSION:
         rank = measured["spearman"]
         return (
-            f"{verdict} The mean absolute error is {_number(measured['mae'])}; σ "
-            f"{_about_rank(rank, 0.0, 'errors')} (rank correlation {_number(rank)})."
+            f"{verdict} The median absolute error is {_number(measured['median_absolute_error'])} "
+            f"({_means(found)}); σ {_about_rank(rank, 0.0, 'errors')} (rank correlation {_number(rank)})."
         )
     rank = measured["auroc_spread"]
     return (
@@ -55,13 +64,34 @@ def describe(found: Evaluation) -> str:
     )
 
 
-def measure_rows(found: Evaluation) -> list[list[str]]:
-    """Return the measures as rows of a table: what each is, and its value."""
-    promised = f"{found.coverage:.0%}"
-    return [
-        [MEASURES[name].format(promised=promised), f"{value:.1%}" if name in SHARES else _number(value)]
-        for name, value in found.judged.metrics.items()
-    ]
+def measure_table(found: Evaluation) -> tuple[list[str], list[list[str]]]:
+    """Return the header and the rows of the table of measures: what each is, and its values."""
+    promised, trimmed = f"{found.coverage:.0%}", found.judged.trimmed
+    header = ["measure", "value", *([TRIMMED] if trimmed else [])]
+    rows = []
+    for name, meaning in MEASURES.items():
+        if name in found.judged.metrics:
+            value = found.judged.metrics[name]
+            row = [meaning.format(promised=promised), f"{value:.1%}" if name in SHARES else _number(value)]
+            if trimmed:
+                row.append(_number(trimmed[name]) if name in trimmed else "–")
+            rows.append(row)
+    return header, rows
+
+
+def risk_table(found: Evaluation) -> tuple[list[str], list[list[str]]]:
+    """Return the header and the rows of the table of levels of risk."""
+    regression = found.task == REGRESSION
+    up_to, high = RISK_SHARES
+    shares = (f"{1 - up_to:.0%} or more", f"about {up_to - high:.0%}", f"{high:.0%} or less")
+    expected = dict(zip(LEVELS, shares, strict=True))
+    header = ["risk", "rows", "share", "expected", "median |error|" if regression else "mistakes", "held"]
+    rows = []
+    for level, part in found.risk.items():
+        loss = _number(part.median_loss) if regression else f"{part.loss:.1%}"
+        share = f"{part.rows / found.n_rows:.1%}"
+        rows.append([level, f"{part.rows:,}", share, expected[level], loss, f"{part.coverage:.1%}"])
+    return header, rows
 
 
 def slice_table(found: Evaluation, parts: Sequence[Worse], share: bool) -> tuple[list[str], list[list[str]]]:
@@ -91,8 +121,9 @@ def render_evaluation(found: Evaluation, title: str) -> str:
     html : str
     """
     sections = [
-        Section("Measures", [*found.notes, Table(["measure", "value"], measure_rows(found))]),
+        Section("Measures", [*found.notes, Table(*measure_table(found))]),
         Section(_held_title(found), _held_blocks(found)),
+        Section("Levels of risk", [Table(*risk_table(found)), RISK_NOTE]),
         Section(
             "Error against σ" if found.task == REGRESSION else "Mistakes against σ", _error_blocks(found)
         ),
@@ -113,6 +144,21 @@ def _against_promise(found: Evaluation) -> str:
     if abs(short) <= 2 * error:
         return "as promised"
     return "fewer than promised" if short > 0 else "more than promised"
+
+
+def _failing(found: Evaluation) -> str:
+    """Name the tenth of rows in which the coverage fails most, if it fails in any."""
+    if found.failing is None:
+        return ""
+    ends = {0: "the most certain tenth", len(found.groups) - 1: "the most uncertain tenth"}
+    where = ends.get(found.failing, f"decile {found.failing + 1} of σ")
+    return f", but only {found.groups[found.failing].coverage:.1%} in {where}"
+
+
+def _means(found: Evaluation) -> str:
+    trimmed = found.judged.trimmed
+    mean = f"mean {_number(found.judged.metrics['mae'])}"
+    return f"{mean}; {_number(trimmed['mae'])} {TRIMMED}" if trimmed else mean
 
 
 def _about_rank(value: float, chance: float, errors: str) -> str:
@@ -146,33 +192,39 @@ def _held_blocks(found: Evaluation) -> list[Block]:
         blocks.append(
             Figure(figure, "Probabilities", "In ten bins of the probability; empty ones are left out.")
         )
-    size = "width" if found.task == REGRESSION else "classes in the set"
-    loss = "mean |error|" if found.task == REGRESSION else "mistakes"
-    write = _number if found.task == REGRESSION else "{:.1%}".format
-    rows = [
-        [
+    rows = []
+    for k, part in enumerate(found.groups, start=1):
+        row = [
             f"{k}",
             f"{part.rows:,}",
             f"{_number(part.low)} to {_number(part.high)}",
-            write(part.loss),
             f"{part.coverage:.1%}",
-            _number(part.size),
         ]
-        for k, part in enumerate(found.groups, start=1)
-    ]
+        if found.task == REGRESSION:
+            rows.append([*row, _number(part.median_loss), _number(part.loss)])
+        else:
+            rows.append([*row, f"{part.loss:.1%}", _number(part.size)])
+    losses = (
+        ["median |error|", "mean |error|"] if found.task == REGRESSION else ["mistakes", "classes in the set"]
+    )
     caption = (
         f"By decile of σ, the most certain rows first. {found.coverage:.0%} is promised on average over all "
         "rows, and not in each decile."
     )
-    return [*blocks, Table(["decile", "rows", "σ", loss, "held", size], rows, caption)]
+    return [*blocks, Table(["decile", "rows", "σ", "held", *losses], rows, caption)]
 
 
 def _error_blocks(found: Evaluation) -> list[Block]:
     judged = found.judged
-    kept, risk = risk_coverage(judged.loss, judged.spread)
     regression = found.task == REGRESSION
-    y_title = "mean |error| of the rows kept" if regression else "mistakes among the rows kept"
-    series = {"rows kept": (np.interp(KEPT, kept, risk), np.zeros(len(KEPT)))}
+    if regression:
+        y_title = "median |error| of the rows kept"
+        errors = judged.loss[np.argsort(judged.spread, kind="stable")]
+        losses = np.array([np.median(errors[: math.ceil(share * len(errors))]) for share in KEPT])
+    else:
+        y_title = "mistakes among the rows kept"
+        losses = np.interp(KEPT, *risk_coverage(judged.loss, judged.spread))
+    series = {"rows kept": (losses, np.zeros(len(KEPT)))}
     figure = plots.line_plot(KEPT, series, x_title="share of rows kept", y_title=y_title)
     figure.update_xaxes(tickformat=".0%")
     if not regression:
@@ -182,22 +234,24 @@ def _error_blocks(found: Evaluation) -> list[Block]:
     if not regression:
         return [left_out]
     by_spread = Figure(
-        plots.error_by_spread(judged.loss, {"σ": judged.spread}),
+        plots.errors_by_width(judged.loss, judged.size / 2, found.coverage),
         "Rows in groups of equally many, by σ",
-        "Rising points: σ ranks the errors. Points on the diagonal: it also has their size.",
+        "Rising points: σ ranks the errors. Points on the diagonal: intervals hold in each group what they "
+        "claim; above it they are too narrow.",
     )
     return [[by_spread, left_out]]
 
 
 def _slice_blocks(found: Evaluation) -> list[Block]:
     regression = found.task == REGRESSION
+    large = "errors above the median of all rows, or misses," if regression else "mistakes, or misses,"
     rule = (
-        f"{found.n_slices:,} slices were looked at, each by the words, values or quartiles of a column. One "
-        "is told of when its ranks are larger than those of as many rows drawn at random, by more than would "
-        f"happen to any of the {found.n_slices:,} with a probability of {CHANCE:.0%}."
+        f"{found.n_slices:,} slices were compared, each by the categories, values or quartiles of a column. "
+        f"One is shown when it has more {large} than as many rows drawn at random, by more than would happen "
+        f"to any of the {found.n_slices:,} with a probability of {CHANCE:.0%}."
     )
     blocks: list[Block] = []
-    loss = "Mean |error|" if regression else "Share of mistakes"
+    loss = "Median |error|" if regression else "Share of mistakes"
     held = "intervals" if regression else "sets"
     for parts, caption, share in (
         (found.large_loss, f"{loss}, in slices where it is larger than elsewhere.", not regression),

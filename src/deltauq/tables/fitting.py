@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,8 +18,9 @@ from deltauq.core.anchors import PRIORS
 from deltauq.estimators import AnchoredClassifier, AnchoredRegressor
 from deltauq.estimators._scale import crossed_rows
 from deltauq.tables.choosing import CENTERS, FOLDS, Choice, Settings, choose, typical_of
-from deltauq.tables.errors import TableError, require_pandas
-from deltauq.tables.model import Fitted, Given, TableModel
+from deltauq.tables.errors import TableError
+from deltauq.tables.fingerprints import MOST_FINGERPRINTS, row_fingerprints, table_sha256
+from deltauq.tables.model import Fitted, Given, TableModel, error_probability
 from deltauq.tables.models import ROW_KEEPERS, UNIT_FREE, ModelWord, build_base, build_columns
 from deltauq.tables.problem import REGRESSION, UserTable, load_table
 from deltauq.tables.risk import RiskScale, anchor_targets, reverse_scores
@@ -54,7 +54,7 @@ def fit(
     """Fit an anchored model to a table, and calibrate it on a part of the rows.
 
     Gaps are filled, dates become days and words become columns before anchoring. A quarter of the rows is
-    held out: it calibrates intervals or sets by split conformal prediction, and tells what risk is.
+    held out: it calibrates intervals or sets by split conformal prediction, and the levels of risk.
 
     Parameters
     ----------
@@ -119,16 +119,21 @@ def fit(
         finish = _finish_regression if data.task == REGRESSION else _finish_classes
         learnt, parts, widths = finish(anchored, rows, choice, settings, coverage)
         steps.done()
+    fingerprints = row_fingerprints(data.X, data.y)
+    holds_rows = anchors in ROWS_AS_ANCHORS or model in ROW_KEEPERS or not isinstance(model, str)
+    if holds_rows and len(fingerprints) <= MOST_FINGERPRINTS:
+        learnt["fingerprints"] = np.sort(fingerprints)
     report = {
         "rows": len(rows.X),
         "held_out": len(rows.held_X),
         "model": _name(model),
         "center": choice.center,
         "center_errors": {word: error * rows.unit for word, error in choice.errors.items()},
+        "cross_validation": {"folds": FOLDS, "rows": choice.rows},
         "anchors": anchors,
         "n_anchors": len(np.unique(anchored.anchors_, axis=0)),
-        "holds_rows": anchors in ROWS_AS_ANCHORS or model in ROW_KEEPERS or not isinstance(model, str),
-        "sha256": _fingerprint(data),
+        "holds_rows": holds_rows,
+        "sha256": table_sha256(fingerprints),
         "notes": data.notes,
         **{name: width * rows.unit for name, width in widths.items()},
     }
@@ -267,7 +272,7 @@ def _finish_regression(
     reverse = reverse_scores(model, rows.held_X, reference, targets)
     return (
         {"scores": conformal.scores_, "reference": reference, "reference_targets": targets},
-        {"delta": delta, "risk": RiskScale.measure(posterior.std, reverse)},
+        {"delta": delta, "risk": RiskScale.measure({"std": posterior.std, "reverse": reverse})},
         {
             "width": float(np.mean(upper - lower)),
             "constant_width": _constant_width(posterior, rows.held_y, coverage),
@@ -280,8 +285,10 @@ def _finish_classes(
 ) -> tuple[dict[str, Any], dict[str, Any], dict[str, float]]:
     """Return what held-out rows say of sets, in the form of `_finish_regression`."""
     conformal = ConformalClassifier(Given(model.classes_))
-    conformal.conformalize(model.predict_proba(rows.held_X), rows.held_y)
-    return {"scores": conformal.scores_}, {}, {}
+    proba = model.predict_proba(rows.held_X)
+    conformal.conformalize(proba, rows.held_y)
+    risk = RiskScale.measure({"error_probability": error_probability(proba)})
+    return {"scores": conformal.scores_}, {"risk": risk}, {}
 
 
 def _constant_width(posterior: Posterior, y: np.ndarray, coverage: float) -> float:
@@ -290,10 +297,3 @@ def _constant_width(posterior: Posterior, y: np.ndarray, coverage: float) -> flo
     conformal = ConformalRegressor(Given(), delta=1.0).conformalize(alike, y)
     lower, upper = conformal.predict_interval(alike, coverage)
     return float(np.mean(upper - lower))
-
-
-def _fingerprint(data: UserTable) -> str:
-    """Return a hash of the rows, features and target, that a model was made from."""
-    frame = data.X.assign(**{"": data.y})
-    hashes = require_pandas().util.hash_pandas_object(frame, index=False).to_numpy()
-    return hashlib.sha256(np.ascontiguousarray(hashes).tobytes()).hexdigest()

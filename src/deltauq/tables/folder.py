@@ -29,7 +29,7 @@ from deltauq.tables.risk import RiskScale
 from deltauq.tables.schema import KINDS, Column, Schema, dates
 from deltauq.tables.soundness import check_trees
 
-FORMAT, FORMAT_VERSION = "deltauq.table", 1
+FORMAT, FORMAT_VERSION = "deltauq.table", 2
 METADATA, LEARNT = "metadata.json", "model.skops"
 FILES = {METADATA, LEARNT}
 PACKAGES = ("numpy", "scikit-learn", "skops")
@@ -155,7 +155,7 @@ def read_metadata(folder: Path) -> dict[str, Any]:
     if metadata["format"] != f"{FORMAT}/{FORMAT_VERSION}":
         raise ModelFolderError(
             f"{folder} has the format {metadata['format'][:60]!r}, unknown to deltauq {__version__}, "
-            f"which reads {FORMAT}/{FORMAT_VERSION}. A newer deltauq may read it."
+            f"which reads {FORMAT}/{FORMAT_VERSION}: fit it anew, or use the deltauq that wrote it."
         )
     if metadata.get("sha256") != _digest(metadata):
         raise _altered(folder / METADATA)
@@ -174,7 +174,7 @@ def _describe(model: TableModel, learnt: bytes) -> str:
         "labels": model.labels,
         "origin": model.origin,
         "schema": [asdict(column) for column in model.schema.columns],
-        "risk": None if model.risk is None else asdict(model.risk),
+        "risk": model.risk.limits,
         "report": model.report,
         "versions": {
             "deltauq": __version__,
@@ -262,10 +262,11 @@ def _assemble(metadata: dict[str, Any], parts: dict[str, Any]) -> TableModel:
     for name in ("scores", "reference", "reference_targets"):
         if not isinstance(parts[name], np.ndarray) or parts[name].dtype != np.float64:
             raise ValueError(f"its {name} are no numbers")
-    risk = metadata["risk"]
-    if task == REGRESSION:
-        (low, high), (reverse_low, reverse_high) = risk["std"], risk["reverse"]
-        risk = RiskScale((float(low), float(high)), (float(reverse_low), float(reverse_high)))
+    if parts["fingerprints"].dtype != np.uint64:
+        raise ValueError("its fingerprints are no hashes")
+    measures = ("std", "reverse") if task == REGRESSION else ("error_probability",)
+    limits = {name: tuple(map(float, metadata["risk"][name])) for name in measures}
+    risk = RiskScale({name: (moderate, high) for name, (moderate, high) in limits.items()})
     # Folders that were written before there was one predict a date in days.
     origin = str(metadata.get("origin", "")) if task == REGRESSION else ""
     if origin:
@@ -276,10 +277,10 @@ def _assemble(metadata: dict[str, Any], parts: dict[str, Any]) -> TableModel:
         Schema(columns),
         float(metadata["coverage"]),
         Fitted(**parts),
+        risk,
         float(metadata["center"]),
         float(metadata["unit"]),
         float(metadata["delta"]),
-        risk,
         str(metadata["labels"]),
         origin,
         dict(metadata["report"]),

@@ -10,6 +10,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy.special import ndtri
 
 from deltauq.calibration import ConformalClassifier, ConformalRegressor
 from deltauq.core import Posterior
@@ -18,11 +19,14 @@ from deltauq.estimators import AnchoredClassifier, AnchoredRegressor
 from deltauq.tables.errors import require_pandas
 from deltauq.tables.files import read_frame
 from deltauq.tables.problem import REGRESSION
-from deltauq.tables.risk import LEVELS, RiskScale, reverse_scores
+from deltauq.tables.risk import RiskScale, reverse_scores
 from deltauq.tables.schema import Schema, dates
 
 if TYPE_CHECKING:
     import pandas as pd
+
+STD_LEVEL = 0.9
+"""`std` is the half-width of intervals of this coverage over that of a standard normal distribution."""
 
 
 class Given:
@@ -59,6 +63,8 @@ class Fitted:
         The conformal scores of the rows held out, ascending.
     reference, reference_targets : arrays of shape (m, d) and (m,)
         Of a regression: the points that reverse anchoring compares with; else empty.
+    fingerprints : uint64 array of shape (r,)
+        A hash of each row that the model was made from, ascending; empty where none are kept.
     """
 
     columns: Any
@@ -66,6 +72,7 @@ class Fitted:
     scores: np.ndarray
     reference: np.ndarray = field(default_factory=lambda: np.empty((0, 0)))
     reference_targets: np.ndarray = field(default_factory=lambda: np.empty(0))
+    fingerprints: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.uint64))
 
     __repr__ = short_repr
 
@@ -83,12 +90,11 @@ class TableModel:
     coverage : float
         The share of targets that intervals or sets are to hold, unless asked otherwise.
     fitted : Fitted
+    risk : RiskScale
     center, unit : float
         Of the target: the model predicts ``(y - center) / unit``.
     delta : float
         Of a regression: added to σ, so that a σ of nearly zero promises no error of nearly zero.
-    risk : RiskScale or None
-        Of a regression.
     labels : {"string", "int64", "float64", "bool"}
         What classes are written as.
     origin : str
@@ -102,10 +108,10 @@ class TableModel:
     schema: Schema
     coverage: float
     fitted: Fitted
+    risk: RiskScale
     center: float = 0.0
     unit: float = 1.0
     delta: float = 0.0
-    risk: RiskScale | None = None
     labels: str = "string"
     origin: str = ""
     report: dict[str, Any] = field(default_factory=dict)
@@ -130,9 +136,12 @@ class TableModel:
         Returns
         -------
         predictions : DataFrame of n rows
-            Of a regression: `prediction`, `std`, `lower`, `upper` and `risk`. Of dates, all but `std`, in
-            days, and `risk` are timestamps in UTC. Of classes: `prediction`, for
-            each class `probability_<class>` and `std_<class>`, and `set`, the list of classes that may be.
+            Of a regression: `prediction`, `std`, `lower`, `upper` and `risk`. `std` is the half-width of the
+            interval of 90 % over 1.645: where errors are normal, their standard deviation; it does not
+            depend on `coverage`. Of dates, all but `std`, in days, and `risk` are timestamps in UTC. Of
+            classes: `prediction`, for each class `probability_<class>` and `std_<class>`, `set`, the list of
+            classes that may be, and `risk`. Of rows drawn like the training table, `risk` is "high" for at
+            most 5 %, and "moderate" or "high" for at most 20 %.
         """
         frame, _ = read_frame(table)
         columns = self.predict_columns(self.schema.read(frame.reset_index(drop=True)), coverage)
@@ -186,17 +195,15 @@ class TableModel:
             return np.asarray(self.fitted.columns.transform(X), dtype=np.float64)
 
     def _regression_columns(self, X: np.ndarray, coverage: float) -> dict[str, Any]:
-        assert self.risk is not None
         posterior = self.fitted.model.posterior(X)
         lower, upper = self.conformal.predict_interval(posterior, coverage)
         reverse = reverse_scores(self.fitted.model, X, self.fitted.reference, self.fitted.reference_targets)
-        levels = self.risk.levels(posterior.std, reverse)
         return {
             "prediction": self.center + self.unit * posterior.mean,
             "std": self.unit * error_std(self.fitted.scores, posterior.std + self.delta),
             "lower": self.center + self.unit * lower,
             "upper": self.center + self.unit * upper,
-            "risk": np.array(LEVELS, dtype=object)[levels],
+            "risk": self.risk.levels({"std": posterior.std, "reverse": reverse}),
         }
 
     def _class_columns(self, X: np.ndarray, coverage: float) -> dict[str, Any]:
@@ -208,6 +215,7 @@ class TableModel:
             columns[f"probability_{name}"] = proba[:, k]
             columns[f"std_{name}"] = std[:, k]
         columns["set"] = [_members(classes, row) for row in sets]
+        columns["risk"] = self.risk.levels({"error_probability": error_probability(proba)})
         return columns
 
     def _label(self, name: str) -> Any:
@@ -218,8 +226,32 @@ class TableModel:
 
 
 def error_std(scores: np.ndarray, width: np.ndarray) -> np.ndarray:
-    """Return the standard deviation of errors, from the scores of held-out rows and σ + δ of new ones."""
-    return float(np.sqrt(np.mean(scores**2))) * width
+    """Return a standard deviation of errors that fits the intervals and that no outlier sets.
+
+    It is the half-width of the interval of 90 % over that of a normal distribution. Fewer than nine scores
+    give a lower level, and where nine errors in ten are zero, the level is that of the smallest other score.
+
+    Parameters
+    ----------
+    scores : array of shape (n,)
+        The conformal scores of held-out rows, ascending.
+    width : array of shape (m,)
+        σ + δ of new rows.
+
+    Returns
+    -------
+    std : array of shape (m,)
+    """
+    n = len(scores)
+    zeros = int(np.searchsorted(scores, 0.0, side="right"))
+    level = min(max(STD_LEVEL, (zeros + 1) / (n + 1)), n / (n + 1))
+    score = scores[int(np.ceil((n + 1) * level - 1e-9)) - 1]
+    return score / ndtri((1.0 + level) / 2.0) * width
+
+
+def error_probability(proba: np.ndarray) -> np.ndarray:
+    """Return how probable it is that the predicted class is wrong, by probabilities of shape (n, c)."""
+    return 1.0 - proba.max(axis=1)
 
 
 def _members(classes: Sequence[Any], row: np.ndarray) -> list[Any]:

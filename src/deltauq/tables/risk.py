@@ -1,55 +1,77 @@
-"""How risky a prediction is: how far anchors disagree, and how badly the row itself serves as an anchor."""
+"""The risk of a prediction: low, moderate or high, by limits that held-out rows set."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from sklearn.metrics import pairwise_distances_argmin
 
-LEVELS = ("inside", "low", "moderate", "high")
-QUANTILES = (0.25, 0.75)
+LEVELS = ("low", "moderate", "high")
+RISK_SHARES = (0.20, 0.05)
+"""At most so many of the rows like the training data are of moderate or high, and of high risk."""
+SECOND_SHARE = 5
+"""One in so many of these rows is for the second of two measures: the first one ranks errors better."""
 ROWS_PER_CALL = 16_384
 
 
 @dataclass(frozen=True)
 class RiskScale:
-    """What is little and what is much, by the 25th and 75th percentiles of rows held out from training.
+    """The limits beyond which the risk of a row is moderate, and high.
 
     Attributes
     ----------
-    std : tuple of two floats
-        Of σ.
-    reverse : tuple of two floats
-        Of the reverse-anchoring score.
+    limits : dict of str to (float, float)
+        For each measure of risk. Of a regression `std`, the spread over anchors, and `reverse`, the
+        reverse-anchoring score; of classes `error_probability`, 1 minus the probability of the predicted
+        class.
     """
 
-    std: tuple[float, float]
-    reverse: tuple[float, float]
+    limits: dict[str, tuple[float, float]]
 
     @classmethod
-    def measure(cls, std: np.ndarray, reverse: np.ndarray) -> RiskScale:
-        """Return the scale of held-out rows, from their σ and scores, both of shape (n,)."""
-        low, high = (tuple(map(float, np.quantile(values, QUANTILES))) for values in (std, reverse))
-        return cls((low[0], low[1]), (high[0], high[1]))
+    def measure(cls, measures: Mapping[str, np.ndarray]) -> RiskScale:
+        """Return the limits that a new row exceeds with a probability of at most `RISK_SHARES`.
 
-    def levels(self, std: np.ndarray, reverse: np.ndarray) -> np.ndarray:
-        """Return where rows stand in `LEVELS`.
-
-        Each of the two measures is small, middling or large. Both small is inside; one middling is low; two
-        middling, or one large, is moderate; anything beyond is high.
+        This is conformal prediction: of n held-out rows and a new one drawn like them, each is as likely as
+        any other to have one of the a largest values, so that the a-th largest held-out value is exceeded
+        with a probability of at most a / (n + 1). Two measures share the a rows. A limit that n is too small
+        for is the largest number there is.
 
         Parameters
         ----------
-        std, reverse : arrays of shape (n,)
+        measures : mapping of str to array of shape (n,)
+            Of the held-out rows; at most two.
 
         Returns
         -------
-        levels : int array of shape (n,)
+        scale : RiskScale
         """
-        steps = np.searchsorted(self.std, std) + np.searchsorted(self.reverse, reverse)
-        return np.minimum(steps, len(LEVELS) - 1)
+        n = len(next(iter(measures.values())))
+        limits: dict[str, list[float]] = {name: [] for name in measures}
+        for share in RISK_SHARES:
+            allowed = int(share * (n + 1) + 1e-9)
+            second = max(allowed // SECOND_SHARE, min(allowed - 1, 1), 0) if len(measures) > 1 else 0
+            for (name, values), a in zip(measures.items(), (allowed - second, second), strict=False):
+                limits[name].append(float(np.sort(values)[n - a]) if a > 0 else np.finfo(np.float64).max)
+        return cls({name: (moderate, high) for name, (moderate, high) in limits.items()})
+
+    def levels(self, measures: Mapping[str, np.ndarray]) -> np.ndarray:
+        """Return the risk of rows, by the measure that is further beyond its limits.
+
+        Parameters
+        ----------
+        measures : mapping of str to array of shape (n,)
+
+        Returns
+        -------
+        levels : array of n strings
+            Of `LEVELS`.
+        """
+        steps = [np.searchsorted(limits, measures[name]) for name, limits in self.limits.items()]
+        return np.array(LEVELS, dtype=object)[np.max(steps, axis=0)]
 
 
 def reverse_scores(model: Any, X: np.ndarray, anchors: np.ndarray, targets: np.ndarray) -> np.ndarray:

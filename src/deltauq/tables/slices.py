@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.stats import norm, rankdata
+from scipy.stats import hypergeom
 
 from deltauq.tables.schema import WORD, Column, Schema
 from deltauq.tables.shown import shown
@@ -51,7 +51,7 @@ class Worse:
     rows : int
         How many it has.
     loss, elsewhere : float
-        The mean loss of its rows, and of all others.
+        Of its rows, and of all others: the median, or the share where losses are 0 and 1.
     """
 
     name: str
@@ -85,8 +85,10 @@ def cut(schema: Schema, X: pd.DataFrame) -> Iterator[Slice]:
 def worst(slices: Iterable[Slice], *losses: np.ndarray, most: int = 10) -> tuple[int, list[list[Worse]]]:
     """Return the slices whose loss is larger than that of the rest by more than chance, the worst first.
 
-    The ranks of a slice's losses are compared with those of as many rows drawn at random from all; with m
-    slices, one is told of when that draw would have ranks as large with a probability below 0.05 / m.
+    The loss of a slice is its median, which outliers do not set, or the share of ones where losses are 0 and
+    1. A median test decides whether it is larger than chance explains: the rows of a slice with a loss above
+    the median of all rows are counted, and with m slices one is returned when as many rows drawn at random
+    from all would hold as many of these with a probability below 0.05 / m.
 
     Parameters
     ----------
@@ -102,36 +104,39 @@ def worst(slices: Iterable[Slice], *losses: np.ndarray, most: int = 10) -> tuple
     worse : list of lists of Worse
         One list for each kind of loss.
     """
-    judges = [_Judge(loss) for loss in losses]
-    found: list[list[tuple[float, Worse]]] = [[] for _ in judges]
+    counters = [_LargeLosses(loss) for loss in losses]
     n_slices = 0
     for part in slices:
         n_slices += 1
-        for judge, told in zip(judges, found, strict=True):
-            told.append(judge(part))
-    threshold = float(norm.isf(CHANCE / max(n_slices, 1)))
-    larger = [
-        [worse for excess, worse in told if excess > threshold and worse.loss > worse.elsewhere]
-        for told in found
-    ]
-    return n_slices, [sorted(told, key=lambda worse: -worse.loss)[:most] for told in larger]
+        for counter in counters:
+            counter.add(part)
+    return n_slices, [counter.worst(most) for counter in counters]
 
 
-class _Judge:
-    """Tells how far the ranks of a slice's losses are above those of rows drawn at random."""
+class _LargeLosses:
+    """Counts the large losses of slices: those of 1, or above the median of all."""
 
     def __init__(self, loss: np.ndarray) -> None:
-        self._loss, self._ranks = loss, rankdata(loss)
-        self._spread = float(np.std(self._ranks, ddof=1)) if len(loss) > 1 else 0.0
+        binary = bool(np.all((loss == 0.0) | (loss == 1.0)))
+        self._typical = np.mean if binary else np.median
+        self._loss, self._is_large = loss, loss > (0.0 if binary else np.median(loss))
+        self._slices: list[Worse] = []
+        self._counts: list[int] = []
 
-    def __call__(self, part: Slice) -> tuple[float, Worse]:
-        """Return the excess in standard errors, and the slice with its mean losses."""
-        n, m = len(self._loss), int(part.rows.sum())
-        # Of the mean of m ranks drawn without replacement.
-        error = self._spread * np.sqrt((1 / m) * (1 - m / n))
-        excess = float(self._ranks[part.rows].mean() - (n + 1) / 2)
-        inside, outside = float(self._loss[part.rows].mean()), float(self._loss[~part.rows].mean())
-        return excess / error if error > 0 else 0.0, Worse(part.name, m, inside, outside)
+    def add(self, part: Slice) -> None:
+        """Count those of one slice."""
+        inside, outside = (float(self._typical(self._loss[rows])) for rows in (part.rows, ~part.rows))
+        self._slices.append(Worse(part.name, int(part.rows.sum()), inside, outside))
+        self._counts.append(int(self._is_large[part.rows].sum()))
+
+    def worst(self, most: int) -> list[Worse]:
+        """Return the slices that have more of them than chance explains, the worst first."""
+        rows = np.array([part.rows for part in self._slices], dtype=np.int64)
+        counts = np.array(self._counts, dtype=np.int64)
+        # Of as many rows drawn at random, the probability of at least as many large losses.
+        chance = hypergeom.sf(counts - 1, len(self._loss), self._is_large.sum(), rows)
+        found = [self._slices[k] for k in np.flatnonzero(chance * len(rows) < CHANCE)]
+        return sorted(found, key=lambda part: -part.loss)[:most]
 
 
 def _by_words(column: Column, values: pd.Series) -> Iterator[Slice]:

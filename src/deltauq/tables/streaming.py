@@ -32,7 +32,7 @@ class Predicted:
     ----------
     rows : int
     risk : dict
-        Rows of each level of risk, of a regression.
+        Rows of each level of risk.
     notes : list of str
         What of the table the model did not know.
     """
@@ -82,9 +82,9 @@ class Tally:
         """Return what `plain` gave."""
         return cls(**{**plain, "risk": Counter(plain["risk"]), "new": Counter(plain["new"])})
 
-    def predicted(self, model: TableModel) -> Predicted:
+    def predicted(self) -> Predicted:
         """Return what is told of these rows."""
-        risk = {level: self.risk[level] for level in LEVELS} if model.risk is not None else {}
+        risk = {level: self.risk[level] for level in LEVELS}
         words = [
             f'{count:,} rows have words in "{name}" that training has not met, such as "{self.first[name]}".'
             for name, count in self.new.items()
@@ -136,7 +136,7 @@ def predict_file(
         tally = predict_stream(
             model, stream, source, out, keep=keep, coverage=coverage, strict=strict, progress=progress
         )
-    return tally.predicted(model)
+    return tally.predicted()
 
 
 def predict_stream(
@@ -234,10 +234,10 @@ def _ignored_note(extra: Sequence[str]) -> list[str]:
 
 
 def _output_names(model: TableModel) -> list[str]:
-    if model.risk is not None:
+    if not model.classes:
         return ["prediction", "std", "lower", "upper", "risk"]
     classes = [f"{word}_{name}" for name in model.classes for word in ("probability", "std")]
-    return ["prediction", *classes, "set"]
+    return ["prediction", *classes, "set", "risk"]
 
 
 def _predict_batch(
@@ -256,5 +256,5 @@ def _predict_batch(
         if strict:
             raise TableError(f'the column "{name}" holds "{first}", which training has not met.')
     columns = model.predict_columns(X, coverage)
-    tally.risk.update(columns.get("risk", ()))
+    tally.risk.update(columns["risk"])
     return model.dated(columns)

@@ -6,7 +6,13 @@ plotly is imported when a figure is made, so that the package can be used withou
 from deltauq.report.plots.boxes import box_plot
 from deltauq.report.plots.contact_sheet import contact_sheet
 from deltauq.report.plots.convergence import best_so_far
-from deltauq.report.plots.curves import bin_by_spread, coverage_curves, error_by_spread, mean_and_band
+from deltauq.report.plots.curves import (
+    bin_by_spread,
+    coverage_curves,
+    error_by_spread,
+    errors_by_width,
+    mean_and_band,
+)
 from deltauq.report.plots.planes import class_map, probability_map, uncertainty_map
 from deltauq.report.plots.series import dot_plot, line_plot
 
@@ -19,6 +25,7 @@ __all__ = [
     "coverage_curves",
     "dot_plot",
     "error_by_spread",
+    "errors_by_width",
     "line_plot",
     "mean_and_band",
     "probability_map",

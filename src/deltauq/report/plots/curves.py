@@ -111,6 +111,61 @@ def error_by_spread(error: np.ndarray, stds: Mapping[str, np.ndarray], *, n_bins
     return figure
 
 
+def errors_by_width(
+    error: np.ndarray, half_width: np.ndarray, coverage: float, *, n_bins: int = 10
+) -> Figure:
+    """Draw how large errors are in groups of rows whose intervals are about equally wide.
+
+    Of each group, the quantile of the absolute errors at the nominal coverage is drawn against the median
+    half-width: on the diagonal, intervals hold as often as they claim. A few outliers move neither. Axes are
+    logarithmic unless there are zeros.
+
+    Parameters
+    ----------
+    error : array of shape (n,)
+    half_width : array of shape (n,)
+        Of the intervals.
+    coverage : float
+        What the intervals are to hold.
+    n_bins : int, default=10
+        Groups of equally many rows.
+
+    Returns
+    -------
+    figure : plotly Figure
+    """
+    error = np.abs(np.asarray(error, dtype=np.float64))
+    half_width = np.asarray(half_width, dtype=np.float64)
+    bins = np.array_split(np.argsort(half_width, kind="stable"), min(n_bins, len(error)))
+    x = np.array([np.median(half_width[rows]) for rows in bins])
+    y = np.array([np.quantile(error[rows], coverage) for rows in bins])
+    figure = empty_figure(
+        x_title="median half-width of intervals in the group", y_title=f"{coverage:.0%} of errors are below"
+    )
+    ((colour, symbol),) = series_styles(1)
+    figure.add_scatter(
+        x=x,
+        y=y,
+        name="groups",
+        mode="markers+lines",
+        marker={"size": 9, "symbol": symbol, "color": colour},
+        line={"width": 1.5, "color": colour},
+        hovertemplate="half-width %{x:.3g}, error %{y:.3g}",
+    )
+    ends = [min(x.min(), y.min()), max(x.max(), y.max())]
+    line = {"dash": "dot", "width": 1.5, "color": colours.MUTED}
+    figure.add_scatter(x=ends, y=ends, name="as claimed", mode="lines", line=line, hoverinfo="skip")
+    # Each axis ends where its points do: one group with large errors would squeeze the others otherwise.
+    log = bool(ends[0] > 0)
+    for update, values in ((figure.update_xaxes, x), (figure.update_yaxes, y)):
+        low, high = np.log10([values.min(), values.max()]) if log else (values.min(), values.max())
+        margin = 0.08 * (high - low) or 0.1 * abs(high) or 1.0
+        update(type="log" if log else "linear", range=[low - margin, high + margin])
+        if log:
+            update(tickvals=[float(f"{value:.2g}") for value in np.geomspace(values.min(), values.max(), 5)])
+    return figure
+
+
 def coverage_curves(levels: np.ndarray, observed: Mapping[str, np.ndarray]) -> Figure:
     """Draw how often intervals hold the target against how often they claim to.
 
