@@ -10,7 +10,6 @@ from deltauq import AnchoredRegressor
 from deltauq.estimators import _duration
 from deltauq.estimators._duration import estimate_seconds
 
-
 clock = [0.0]
 
 
