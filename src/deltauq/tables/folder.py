@@ -173,6 +173,7 @@ def _describe(model: TableModel, learnt: bytes) -> str:
         "delta": model.delta,
         "labels": model.labels,
         "origin": model.origin,
+        "target_format": model.target_format,
         "schema": [asdict(column) for column in model.schema.columns],
         "risk": None if model.risk is None else asdict(model.risk),
         "report": model.report,
@@ -282,5 +283,6 @@ def _assemble(metadata: dict[str, Any], parts: dict[str, Any]) -> TableModel:
         risk,
         str(metadata["labels"]),
         origin,
+        str(metadata.get("target_format", "")),
         dict(metadata["report"]),
     )
