@@ -16,9 +16,7 @@ def reading_options() -> tuple[Any, Any, Any]:
     import typer
 
     return (
-        typer.Option(
-            help="The format of dates in text, such as %d/%m/%Y, if it is not certain."
-        ),
+        typer.Option(help="The format of dates in text, such as %d/%m/%Y, if it is not certain."),
         typer.Option(help="The decimal mark, if it is not certain, as in 1,250."),
         typer.Option(help="The encoding of a CSV file, such as cp1252 or latin-1."),
     )

@@ -94,7 +94,9 @@ def learn_decimal(column: pd.Series, decimal: str | None = None) -> str | None:
     found = {mark: _read_as(column, mark) for mark in DECIMALS}
     fits = {mark: bool(found[mark].notna().all()) for mark in DECIMALS}
     if not any(fits.values()):
-        _refuse_rest(column, max(found.values(), key=lambda numbers: numbers.notna().sum()), "numbers")
+        numbers = max(found.values(), key=lambda numbers: numbers.notna().sum())
+        if numbers.notna().mean() >= MOSTLY:
+            raise _unread(column, numbers, "numbers")
         return None
     if decimal and fits[decimal]:
         return decimal
@@ -169,10 +171,10 @@ def learn_date_format(column: pd.Series, date_format: str | None = None) -> str 
     found = {form: read_dates(column, form) for form in (*first, *likely)}
     fitting = [form for form in found if found[form].notna().all()]
     if not fitting:
-        dates = found.popitem()[1]
-        for others in found.values():
-            dates = dates.where(dates.notna(), others)
-        _refuse_rest(column, dates, "dates in one format")
+        best = max(found, key=lambda form: found[form].notna().sum())
+        is_date = require_pandas().DataFrame(found).notna().any(axis=1)
+        if is_date.mean() >= MOSTLY:
+            raise _unread(column, found[best], f"dates in the format {best or 'ISO 8601'}")
         return None
     if fitting[0] not in first and len(fitting) > 1:
         raise TableError(
@@ -222,12 +224,10 @@ def _ambiguous_number(column: pd.Series) -> TableError:
     )
 
 
-def _refuse_rest(column: pd.Series, read: pd.Series, what: str) -> None:
-    """Refuse the first value that could not be read, if nearly all others could."""
+def _unread(column: pd.Series, read: pd.Series, what: str) -> TableError:
     unread = read.isna()
-    if 1 - float(unread.mean()) >= MOSTLY:
-        first = unread.idxmax()
-        raise TableError(
-            f'the column "{column.name}" is {what} but for {int(unread.sum()):,} of {len(column):,} values, '
-            f'the first of them "{column[first]}" in row {first + 1:,}: fix or empty them.'
-        )
+    first = unread.idxmax()
+    return TableError(
+        f'the column "{column.name}" is {what} but for {int(unread.sum()):,} of {len(column):,} values, '
+        f'the first of them "{column[first]}" in row {first + 1:,}: fix or empty them.'
+    )
