@@ -162,8 +162,8 @@ class _Joined(io.RawIOBase):
 class _Recoded(io.RawIOBase):
     """Text of any encoding as a stream of UTF-8."""
 
-    def __init__(self, source: Any, encoding: str) -> None:
-        self._text = io.TextIOWrapper(source, encoding, newline="")
+    def __init__(self, text: io.TextIOWrapper) -> None:
+        self._text = text
 
     def readable(self) -> bool:
         return True
@@ -179,7 +179,9 @@ class _Recoded(io.RawIOBase):
 
 def _as_utf8(source: Any, encoding: str) -> Any:
     try:
-        return source if codecs.lookup(encoding).name in UTF8 else _Recoded(source, encoding)
+        if codecs.lookup(encoding).name in UTF8:
+            return source
+        return _Recoded(io.TextIOWrapper(source, encoding, newline=""))
     except LookupError as error:
         raise TableError(
             f"there is no encoding {encoding!r}: latin-1, cp1252 or utf-16, for example."
