@@ -56,7 +56,7 @@ def test_without_ray_one_line_names_the_extra(complain, monkeypatch, model, rows
     predict = ["predict", model, f"{rows}/*.parquet", "-o", tmp_path / "out"]
     assert said in complain(*predict, "--backend", "ray")
     assert said in complain("reproduce", "table1", "--out", tmp_path, "--backend", "ray")
-    with pytest.raises(ImportError, match=r"deltauq\[ray\]"):
+    with pytest.raises(ImportError, match=r"\[ray\]"):
         predict_parts(model, rows / "*.parquet", tmp_path / "other")
 
 

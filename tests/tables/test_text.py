@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import deltauq
 from deltauq.tables import TableError, evaluate, fit, predict_file
+from deltauq.tables.folder import METADATA, _digest
 from deltauq.tables.problem import load_table
 from deltauq.tables.text import learn_date_format, learn_decimal, read_dates, read_numbers
 
@@ -267,8 +268,19 @@ def test_what_is_ambiguous_later_is_read_as_the_first_table_says(model, sales):
     }
 
 
-def test_formats_in_json(model, tmp_path):
+@pytest.mark.parametrize(
+    ("column", "form"), [(0, "%Q"), (0, ["%d"]), (1, ";"), (1, "%d"), (3, ","), (None, "%d"), (None, 1)]
+)
+def test_a_folder_with_a_format_that_means_nothing_is_refused(column, form, model, tmp_path):
     model.save(tmp_path / "model")
-    metadata = json.loads((tmp_path / "model" / "metadata.json").read_text())
+    path = tmp_path / "model" / METADATA
+    metadata = json.loads(path.read_text())
     assert metadata["target_format"] == ","
-    assert [column["format"] for column in metadata["schema"]] == ["%d.%m.%Y", ",", "", ""]
+    assert [found["format"] for found in metadata["schema"]] == ["%d.%m.%Y", ",", "", ""]
+    if column is None:
+        metadata["target_format"] = form
+    else:
+        metadata["schema"][column]["format"] = form
+    path.write_text(json.dumps({**metadata, "sha256": _digest(metadata)}))
+    with pytest.raises(deltauq.tables.ModelFolderError, match="describes no model"):
+        deltauq.load(tmp_path / "model")

@@ -201,7 +201,13 @@ def _read_target(
     if task == CLASSIFICATION:
         if n_values > len(column) / 2:
             raise TableError(f"{column.name} has {n_values:,} classes in {len(column):,} rows.")
-        return column.astype(str).to_numpy(dtype=object), task, _label_type(column, is_flag), "", form
+        return (
+            column.astype(str).to_numpy(dtype=object),
+            task,
+            _label_type(column, is_flag),
+            "",
+            form if kind == NUMBER else "",
+        )
     if floats is None:
         raise TableError(
             f"{column.name} is not numeric (first value: {column.iloc[0]}), as regression needs."

@@ -64,7 +64,7 @@ def plain_text(column: pd.Series) -> pd.Series:
     return column.where(column.notna() & ~column.isin(MISSING), None)
 
 
-def check_formats(date_format: str | None, decimal: str | None) -> None:
+def check_formats(date_format: str | None = None, decimal: str | None = None) -> None:
     """Refuse formats that mean nothing."""
     if decimal not in (None, *DECIMALS):
         raise TableError(f'decimal must be "." or ",", got {decimal!r}.')
@@ -129,6 +129,11 @@ def read_numbers(column: pd.Series, decimal: str = "") -> pd.Series:
     -------
     numbers : Series of int64, float64 or boolean
     """
+    if decimal != ",":
+        try:
+            return require_pandas().to_numeric(column)
+        except (ValueError, TypeError):
+            pass  # not all are plain numbers
     flags = column.str.strip().str.lower().map(FLAGS)
     if bool(flags.notna().any()) and bool((flags.notna() == column.notna()).all()):
         return flags.astype("boolean")
@@ -160,14 +165,15 @@ def learn_date_format(column: pd.Series, date_format: str | None = None) -> str 
     shapes = column.str.strip().drop_duplicates()
     for pattern, shape in ((r"\d{4}", "Y"), (r"\d\d?", "D"), ("(?i)[ap]m$", "AM")):
         shapes = shapes.str.replace(pattern, shape, regex=True)
+    present = set(shapes)
     likely = [
-        date_format + time_format
-        for date, date_formats in DATE_FORMATS.items()
-        for time, time_format in TIME_FORMATS.items()
-        if date + time in set(shapes)
-        for date_format in date_formats
+        form + time_form
+        for date_shape, forms in DATE_FORMATS.items()
+        for time_shape, time_form in TIME_FORMATS.items()
+        if date_shape + time_shape in present
+        for form in forms
     ]
-    first = [date_format, ""] if date_format else [""]
+    first = ["", date_format] if date_format else [""]
     found = {form: read_dates(column, form) for form in (*first, *likely)}
     fitting = [form for form in found if found[form].notna().all()]
     if not fitting:
