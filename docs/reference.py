@@ -126,7 +126,7 @@ def commands_page() -> dict[Path, str]:
     parts = [
         f"{GENERATED}# Commands",
         "",
-        "Bad input is answered by one line and exit code 2. Needs `pip install 'deltauq[cli,report]'`; "
+        "Bad input is answered by one line and exit code 2. Needs the extras `cli` and `report`; "
         "`fit`, `predict`, `evaluate` and `export` the extra `tables` besides, `--backend ray` the extra "
         "`ray`.",
     ]

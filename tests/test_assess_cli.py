@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 from sklearn.datasets import load_diabetes
 
+from deltauq._install import install_command
 from deltauq.tables.models import ModelWord
 
 WITHOUT = "import sys; sys.modules[{name!r}] = None; from deltauq.cli import main; main()"
@@ -91,7 +92,7 @@ def test_bad_input_gets_one_line(diabetes, tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "words"),
-    [("pandas", "pip install 'deltauq[tables]'"), ("rich", "pip install 'deltauq[cli,report]'")],
+    [("pandas", install_command("tables")), ("rich", install_command("cli,report"))],
 )
 def test_what_is_missing_is_named(name, words, diabetes):
     assert_one_line(run(diabetes, "--target", "y", program=WITHOUT.format(name=name)), name, words)

@@ -5,6 +5,7 @@ import sys
 import pytest
 
 from deltauq import __version__
+from deltauq._install import install_command
 
 # A package that is set to None in sys.modules cannot be imported, as if it were not installed.
 WITHOUT = "import sys; sys.modules[{name!r}] = None; from deltauq.cli import main; main()"
@@ -56,7 +57,7 @@ def test_an_output_that_cannot_be_written_gets_one_line_before_any_work(tmp_path
 def test_a_missing_extra_gets_one_line_that_says_what_to_install(name, tmp_path):
     command = [sys.executable, "-c", WITHOUT.format(name=name), "demo"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=tmp_path)
-    assert_one_line(done, name, "pip install 'deltauq[cli,report]'")
+    assert_one_line(done, name, install_command("cli,report"))
     assert list(tmp_path.iterdir()) == []
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from deltauq._install import install_command
 from deltauq.experiments import ResultLine, ResultStore, get_experiment
 
 
@@ -47,12 +48,14 @@ def folder(tmp_path):
 def test_the_terminal_shows_tables_and_says_what_is_missing(folder):
     done = run("--results", folder)
     assert (done.returncode, done.stderr) == (0, "")
+    first, *lines = done.stdout.splitlines()
+    assert first == f"Results: {folder.resolve()}"
     assert "table1: Choice of encoding" in done.stdout
     for words in ("89 lines", "1 cell missing", "3 stale lines", "1 foreign line ", "1 unreadable line "):
         assert words in done.stdout
     assert "0.300 ± 0.158" in done.stdout and "(0.85)" in done.stdout
     assert "99.0" not in done.stdout and "table2" not in done.stdout
-    assert max(map(len, done.stdout.splitlines())) <= 80
+    assert max(map(len, lines)) <= 80
 
 
 def test_markdown_and_latex_are_text_to_paste(folder):
@@ -77,7 +80,9 @@ def test_paragraphs_of_a_note_are_all_comments_in_latex():
 def test_json_is_the_summary(folder):
     done = run("--results", folder, "--json")
     assert done.stderr == ""
-    (table1,) = json.loads(done.stdout)["experiments"]
+    found = json.loads(done.stdout)
+    assert found["results"] == str(folder.resolve())
+    (table1,) = found["experiments"]
     assert {key: table1[key] for key in ("experiment", "profile", "lines", "missing", "stale")} == {
         "experiment": "table1",
         "profile": "paper",
@@ -112,7 +117,7 @@ def test_without_a_profile_the_paper_s_comes_first_and_the_quick_one_second(tmp_
 
 def test_bad_input_gets_one_line(folder, tmp_path):
     assert_one_line(run("table9", "--results", folder), "'table9'", "table1", "table2")
-    assert_one_line(run("--results", tmp_path / "no"), "not a folder")
+    assert_one_line(run("--results", tmp_path / "no"), f"{tmp_path.resolve() / 'no'}, which is", "--results")
     assert_one_line(run("--results", folder, "--format", "word"), "'word'")
     assert_one_line(run("--results", folder, "--html", tmp_path / "no" / "x.html"), "x.html")
     assert_one_line(run("table2", "--results", folder), "no valid lines of table2")
@@ -134,7 +139,7 @@ def test_a_missing_extra_gets_one_line(folder, name, arguments):
         timeout=120,
         cwd=folder,
     )
-    assert_one_line(done, name, "pip install 'deltauq[cli,report]'")
+    assert_one_line(done, name, install_command("cli,report"))
 
 
 def test_the_lines_of_this_repository_can_be_shown():

@@ -14,6 +14,7 @@ from botorch.models.ensemble import EnsembleModel
 from botorch.models.transforms import Log, Normalize, Standardize
 from sklearn.exceptions import NotFittedError
 
+from deltauq._install import install_command
 from deltauq.bo import AnchoredSurrogate, AnchorPosterior, fit_together
 from deltauq.nn import MLP, Anchored
 from deltauq.nn.recipe import Recipe
@@ -354,5 +355,5 @@ def test_without_botorch_one_line_says_what_to_install():
     program = "import sys; sys.modules['botorch'] = None\nimport deltauq.bo"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert (
-        done.stderr.strip().splitlines()[-1].endswith("deltauq.bo needs BoTorch: pip install 'deltauq[bo]'.")
+        done.stderr.strip().splitlines()[-1].endswith(f"deltauq.bo needs BoTorch: {install_command('bo')}.")
     )

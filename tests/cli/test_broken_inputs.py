@@ -47,7 +47,7 @@ TABLES_TO_FIT = {
     "short row": (FINE + "1,2\n", [], "Expected 5 columns, got 2"),
     "latin-1": (FINE.replace("Ulm", "Köln").encode("latin-1"), [], "not UTF-8"),
     "utf-16": (FINE.encode("utf-16"), [], "NUL bytes"),
-    "late latin-1": ((GOOD + rows(20_000)).encode() + b"1,2,K\xf6ln,2024-01-01,1\n", [], "UTF8"),
+    "late latin-1": ((GOOD + rows(20_000)).encode() + b"1,2,K\xf6ln,2024-01-01,1\n", [], "--encoding"),
     "NUL byte": (FINE.encode() + b"1,2,U\0lm,2024-01-01,2\n", [], "NUL bytes"),
     "late NUL byte": ((GOOD + rows(20_000)).encode() + b"1,2,U\0lm,2024-01-01,2\n", [], "NUL bytes"),
     "duplicate target": (GOOD[:-1] + ",price\n" + rows(40, "{k},2,U,2024-01-01,{k},{k}\n"), [], "several"),

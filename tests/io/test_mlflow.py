@@ -1,6 +1,7 @@
 """MLflow loads and serves what `export_mlflow` wrote, through the loader module and without a pickle."""
 
 import json
+import re
 import shutil
 import sys
 
@@ -8,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from deltauq._install import install_command
 from deltauq.io import export_mlflow
 from deltauq.io.mlflow import require_pyfunc
 from deltauq.tables import ModelFolderError, fit
@@ -94,5 +96,7 @@ def test_what_cannot_be_exported(model, folder, pyfunc, tmp_path):
 
 def test_a_missing_package_gets_one_line(model, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "mlflow.pyfunc", None)
-    with pytest.raises(ImportError, match=r"MLflow models need mlflow: pip install 'deltauq\[mlflow\]'\."):
+    with pytest.raises(
+        ImportError, match=re.escape(f"MLflow models need mlflow: {install_command('mlflow')}.")
+    ):
         export_mlflow(model, tmp_path / "model")

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 from torch.nn.utils.parametrizations import spectral_norm, weight_norm
 
+from deltauq._install import install_command
 from deltauq.nn import MLP, Anchored, anchored_loss
 
 
@@ -227,7 +228,7 @@ def test_without_torch_one_line_says_what_to_install():
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     last = done.stderr.strip().splitlines()[-1]
-    assert last == "ImportError: deltauq.nn needs PyTorch: pip install 'deltauq[nn]'."
+    assert last == f"ImportError: deltauq.nn needs PyTorch: {install_command('nn')}."
 
 
 def test_bad_arguments_of_the_posterior(net):

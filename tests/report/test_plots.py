@@ -1,6 +1,9 @@
+import re
+
 import numpy as np
 import pytest
 
+from deltauq._install import install_command
 from deltauq.report import plots
 
 
@@ -127,5 +130,5 @@ def test_lines_over_a_number_have_ticks_at_its_values():
 
 def test_without_plotly_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "plotly.graph_objects", None)
-    with pytest.raises(ModuleNotFoundError, match=r"pip install 'deltauq\[report\]'"):
+    with pytest.raises(ModuleNotFoundError, match=re.escape(install_command("report"))):
         plots.coverage_curves(np.array([0.5]), {})

@@ -10,6 +10,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from deltauq._install import install_command
 from deltauq.cli import main
 from deltauq.cli.folders import use_data
 from deltauq.experiments import ResultStore, get_experiment
@@ -51,11 +52,11 @@ print("ray" in sys.modules)
 
 def test_without_ray_one_line_names_the_extra(complain, monkeypatch, model, rows, tmp_path):
     monkeypatch.setitem(sys.modules, "ray", None)
-    said = "the backend ray needs Ray: pip install 'deltauq[ray]'."
+    said = f"the backend ray needs Ray: {install_command('ray')}."
     predict = ["predict", model, f"{rows}/*.parquet", "-o", tmp_path / "out"]
     assert said in complain(*predict, "--backend", "ray")
     assert said in complain("reproduce", "table1", "--out", tmp_path, "--backend", "ray")
-    with pytest.raises(ImportError, match=r"deltauq\[ray\]"):
+    with pytest.raises(ImportError, match=r"\[ray\]"):
         predict_parts(model, rows / "*.parquet", tmp_path / "other")
 
 

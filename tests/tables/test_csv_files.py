@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from deltauq.tables import csv_files
 from deltauq.tables.csv_files import MISSING, SNIFFED, find_delimiter
 from deltauq.tables.errors import TableError
-from deltauq.tables.files import open_table, read_frame
+from deltauq.tables.files import open_table
+from deltauq.tables.problem import load_table
 
 CELLS = st.text(
     st.characters(blacklist_categories=("Cs", "Cc"), blacklist_characters="\u2028\u2029") | st.just("\n"),
@@ -131,10 +132,61 @@ def test_no_thread_holds_a_file_that_has_been_read(whole, tmp_path, monkeypatch)
 def test_commas_that_may_separate_thousands_are_refused(tmp_path):
     path = tmp_path / "table.tsv"
     path.write_text("area\tprice\n8,000\t1.5\n800\t2.5\n16,046\t3.5\n")
-    with pytest.raises(TableError, match=r'"area" has numbers such as 8,000, where the comma may separate'):
-        read_frame(path)
-    for decimals in ("8,000 800,5", "0,125 2", "1,25 3", "1,250 2,375", "1250,500 2"):
+    with pytest.raises(TableError, match=r'"area" has numbers such as 8,000, .* by --decimal'):
+        load_table(path, "price")
+    for decimals in ("8,000 800,5", "0,125 2", "1,25 3", "1250,500 2"):
         first, second = decimals.split()
         path.write_text(f"area\tprice\n{first}\t1.5\n{second}\t2.5\n")
         expected = [float(number.replace(",", ".")) for number in (first, second)]
-        assert list(read_frame(path)[0].area) == expected
+        assert list(load_table(path, "price").X.area) == expected
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".csv.gz"])
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "cp1252", "UTF-16", "utf-16-le", "gb18030"])
+def test_a_file_of_any_encoding_is_read_to_the_end(encoding, suffix, tmp_path):
+    path = tmp_path / f"x{suffix}"
+    n = SNIFFED // 8
+    words = [f"Köln € {k}" for k in range(n)]
+    text = "stadt,zahl\r\n" + "".join(f'"{word}",{k}\r\n' for k, word in enumerate(words))
+    data = text.encode(encoding)
+    path.write_bytes(gzip.compress(data) if suffix == ".csv.gz" else data)
+    with open_table(path, encoding=encoding) as stream:
+        rows = [tuple(row.values()) for batch in stream.batches for row in batch.to_pylist()]
+        assert stream.names == ["stadt", "zahl"]
+    assert rows == [(word, str(k)) for k, word in enumerate(words)]
+
+
+@pytest.mark.parametrize("rows", [10, SNIFFED])
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-16"])
+def test_another_encoding_than_the_one_given_is_named(encoding, rows, tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_bytes(("a,b\n" + "1,2\n" * rows + "1,Köln\n").encode(encoding))
+    with pytest.raises(TableError, match=r"cannot read .*x\.csv.*--encoding"):
+        read(path)
+
+
+def test_text_that_is_not_in_the_encoding_is_refused(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_bytes(b"a,b\n" + b"1,2\n" * SNIFFED + b"\x81,2\n")
+    for encoding, words in (("cp1252", "byte 0x81"), ("klingon", "no encoding 'klingon'"), ("hex", "'hex'")):
+        with pytest.raises(TableError, match=words) as error, open_table(path, encoding=encoding) as stream:
+            list(stream.batches)
+        assert "\n" not in str(error.value)
+
+
+@given(data=st.binary(max_size=300), encoding=st.sampled_from(["utf-16", "cp1252", "utf-7", "shift_jis"]))
+def test_any_bytes_in_any_encoding_are_a_table_or_a_table_error(data, encoding, tmp_path_factory):
+    path = tmp_path_factory.mktemp("csv") / "x.csv"
+    path.write_bytes(data)
+    try:
+        with open_table(path, encoding=encoding) as stream:
+            assert all(batch.num_columns == len(stream.names) for batch in stream.batches)
+    except TableError as error:
+        assert "\n" not in str(error)
+
+
+@pytest.mark.parametrize("name", ["x.xlsx", "x.XLS", "x.ods"])
+def test_a_spreadsheet_is_refused_with_what_to_do(name, tmp_path):
+    (tmp_path / name).write_bytes(b"PK\x03\x04")
+    with pytest.raises(TableError, match="is a spreadsheet: save its sheet as CSV"):
+        read(tmp_path / name)

@@ -40,7 +40,7 @@ def test_every_format_is_read_alike(mixed, suffix, tmp_path):
     }[suffix]()
     schema = learn_schema(mixed, [])
     with open_table(path, batch_rows=50) as stream:
-        parts = [schema.read(batch.to_pandas(), stream.commas) for batch in stream.batches]
+        parts = [schema.read(batch.to_pandas()) for batch in stream.batches]
     assert len(parts) == 5
     pd.testing.assert_frame_equal(pd.concat(parts, ignore_index=True), schema.read(mixed))
 
@@ -75,9 +75,9 @@ def test_the_value_that_is_wrong_is_named_among_decimal_commas(mixed):
     schema = learn_schema(mixed, [])
     table = as_text(mixed.iloc[:3]).assign(area=["1,5", "2,5,1", "-3,5e2"])
     with pytest.raises(TableError, match='"2,5,1" in row 2'):
-        schema.read(table, commas=True)
+        schema.read(table)
     table["area"] = ["1,5", None, "-3,5e2"]
-    np.testing.assert_array_equal(schema.read(table, commas=True).area, [1.5, np.nan, -350.0])
+    np.testing.assert_array_equal(schema.read(table).area, [1.5, np.nan, -350.0])
 
 
 def test_a_missing_column_is_named(mixed):

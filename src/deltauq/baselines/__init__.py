@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from deltauq._install import install_command
 from deltauq.baselines.deup import DEUPRegressor
 from deltauq.baselines.ensemble import EnsembleRegressor
 from deltauq.baselines.ngboost import NGBoostRegressor
@@ -56,7 +57,7 @@ def __getattr__(name: str) -> Any:
     try:
         return getattr(import_module(f"deltauq.baselines.{file}"), name)
     except ImportError as error:
-        raise ImportError(f"{name} needs: pip install 'deltauq[{extra}]'") from error
+        raise ImportError(f"{name} needs: {install_command(extra)}") from error
 
 
 def __dir__() -> list[str]:

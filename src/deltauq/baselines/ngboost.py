@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_random_state
 
+from deltauq._install import install_command
 from deltauq.baselines._base import BaselineRegressor, seeded
 from deltauq.core import Posterior
 
@@ -30,7 +31,7 @@ class NGBoostRegressor(BaselineRegressor):
             from ngboost import NGBRegressor
             from ngboost.learners import default_tree_learner
         except ImportError as error:
-            raise ImportError("NGBoostRegressor needs: pip install 'deltauq[compare]'") from error
+            raise ImportError(f"NGBoostRegressor needs: {install_command('compare')}") from error
         # Its trees have a random state of their own, for equally good splits.
         random_state = check_random_state(self.random_state)
         boosting = NGBRegressor(

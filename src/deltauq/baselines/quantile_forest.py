@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import norm
 
+from deltauq._install import install_command
 from deltauq.baselines._base import BaselineRegressor
 from deltauq.core import Posterior
 
@@ -33,7 +34,7 @@ class QuantileForestRegressor(BaselineRegressor):
         try:
             from quantile_forest import RandomForestQuantileRegressor
         except ImportError as error:
-            raise ImportError("QuantileForestRegressor needs: pip install 'deltauq[compare]'") from error
+            raise ImportError(f"QuantileForestRegressor needs: {install_command('compare')}") from error
         forest = RandomForestQuantileRegressor(self.n_estimators, random_state=self.random_state)
         self.estimator_ = forest.fit(np.asarray(X), np.asarray(y))
         return self

@@ -3,7 +3,9 @@
 try:
     import botorch as _botorch  # noqa: F401
 except ImportError as error:
-    raise ImportError("deltauq.bo needs BoTorch: pip install 'deltauq[bo]'.") from error
+    from deltauq._install import install_command
+
+    raise ImportError(f"deltauq.bo needs BoTorch: {install_command('bo')}.") from error
 
 from deltauq.bo._history import History
 from deltauq.bo._optimiser import Optimiser

@@ -12,6 +12,7 @@ import numpy as np
 
 from deltauq.cli.complaints import BadInput, check_writable, complaint_about, told_in_one_line
 from deltauq.cli.progress import counting_bar
+from deltauq.cli.reading import DecimalMark, chosen_reading, reading_options
 from deltauq.tables.models import ModelWord, build_model
 from deltauq.tables.problem import UserTable, load_table
 
@@ -35,6 +36,8 @@ def register(app: Any) -> None:
     """Add the command to the app."""
     import typer
 
+    dates, decimals, encodings = reading_options()
+
     @app.command()
     def assess(
         file: Annotated[Path, typer.Argument(help="A table: CSV (also .gz), Parquet or Arrow.")],
@@ -57,6 +60,9 @@ def register(app: Any) -> None:
         html: Annotated[Path | None, typer.Option(help="Also write a page with figures.")] = None,
         as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as JSON.")] = False,
         max_rows: Annotated[int, typer.Option(min=1, help="Use no more rows.")] = MAX_ROWS,
+        date_format: Annotated[str | None, dates] = None,
+        decimal: Annotated[DecimalMark | None, decimals] = None,
+        encoding: Annotated[str, encodings] = "utf-8",
         jobs: Annotated[int, typer.Option(min=1, help="Processes.")] = 1,
         seed: Annotated[int, typer.Option(min=0, help="For everything random.")] = 0,
     ) -> None:
@@ -72,7 +78,8 @@ def register(app: Any) -> None:
             "random_state": seed,
         }
         with told_in_one_line():
-            table = load_table(file, target, task.value, max_rows, seed)
+            reading = chosen_reading(date_format, decimal, encoding)
+            table = load_table(file, target, task.value, max_rows, seed, **reading)
         if folds > len(table.y):
             raise BadInput(f"--folds {folds} is more than the {len(table.y)} rows: give fewer folds")
         found = run_assess(table, model, words)

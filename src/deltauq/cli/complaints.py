@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from deltauq._install import install_command
+
 
 class BadInput(Exception):
     """What the user gave cannot be used; the message is one line that says why."""
@@ -48,7 +50,7 @@ EXTRA_OF = {
 def what_to_install(error: ImportError) -> str | None:
     """Return one line that names the extra a missing package comes with; None for a package of no extra."""
     name = (error.name or "").partition(".")[0]
-    return f"{name} is not installed: pip install 'deltauq[{EXTRA_OF[name]}]'" if name in EXTRA_OF else None
+    return f"{name} is not installed: {install_command(EXTRA_OF[name])}" if name in EXTRA_OF else None
 
 
 def check_writable(out: Path) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from deltauq.cli.complaints import check_writable, complaint_about, told_in_one_line
 from deltauq.cli.progress import counting_bar
+from deltauq.cli.reading import DecimalMark, chosen_reading, reading_options
 
 if TYPE_CHECKING:
     from deltauq.tables import Evaluation
@@ -21,6 +22,8 @@ def register(app: Any) -> None:
     """Add the command to the app."""
     import typer
 
+    dates, decimals, encodings = reading_options()
+
     @app.command()
     def evaluate(
         model: Annotated[Path, typer.Argument(help="A model folder that `deltauq fit` wrote.")],
@@ -29,13 +32,16 @@ def register(app: Any) -> None:
         trust: Annotated[
             list[str] | None, typer.Option(help="A type of your own that the model may hold, by full name.")
         ] = None,
+        date_format: Annotated[str | None, dates] = None,
+        decimal: Annotated[DecimalMark | None, decimals] = None,
+        encoding: Annotated[str, encodings] = "utf-8",
         as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as JSON.")] = False,
     ) -> None:
         """Compare predictions with known targets: errors, coverage, and where both are worst."""
         if html is not None:
             check_writable(html)
             import_module("plotly")
-        found = run_evaluate(model, file, trust or [])
+        found = run_evaluate(model, file, chosen_reading(date_format, decimal, encoding), trust or [])
         if html is not None:
             with complaint_about(html):
                 found.save_html(html, f"{found.target} of {file.name}, {found.model}")
@@ -48,7 +54,7 @@ def register(app: Any) -> None:
             print(f"Page: {page}")
 
 
-def run_evaluate(model: Path, file: Path, trust: list[str]) -> "Evaluation":
+def run_evaluate(model: Path, file: Path, words: dict[str, Any], trust: list[str]) -> "Evaluation":
     """Evaluate a model on a file, with a progress bar.
 
     Parameters
@@ -56,6 +62,8 @@ def run_evaluate(model: Path, file: Path, trust: list[str]) -> "Evaluation":
     model : Path
         The model folder.
     file : Path
+    words : dict
+        Further arguments for `deltauq.tables.evaluate`.
     trust : list of str
         Further types that the model may hold.
 
@@ -68,7 +76,7 @@ def run_evaluate(model: Path, file: Path, trust: list[str]) -> "Evaluation":
     with told_in_one_line(), counting_bar("rows") as tick:
         with warnings.catch_warnings(record=True) as warned:
             loaded = load(model, trust)
-        found = evaluate(loaded, file, progress=tick)
+        found = evaluate(loaded, file, progress=tick, **words)
     return replace(found, notes=[*(str(warning.message) for warning in warned), *found.notes])
 
 

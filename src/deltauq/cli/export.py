@@ -69,6 +69,8 @@ def run_export(model: Path, out: Path, form: FormatWord, link: str | None, trust
     check_writable(out)
     if link is not None and form == FormatWord.mlflow:
         raise BadInput("--link is for networks, which --format mlflow does not take")
+    if link is not None and model.is_dir():
+        raise BadInput(f"--link is for networks: {model} is a model folder, whose outputs are as predict's")
     if not model.exists():
         raise BadInput(f"there is no model folder {model}, nor a file of that name")
     with told_in_one_line(), complaint_about(out), warnings.catch_warnings():

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from deltauq.cli.assess import TaskWord, read_train_anchors
 from deltauq.cli.complaints import BadInput, complaint_about, told_in_one_line
 from deltauq.cli.progress import counting_bar
+from deltauq.cli.reading import DecimalMark, chosen_reading, reading_options
 from deltauq.tables.models import ModelWord
 
 if TYPE_CHECKING:
@@ -39,6 +40,8 @@ def register(app: Any) -> None:
     """Add the command to the app."""
     import typer
 
+    dates, decimals, encodings = reading_options()
+
     @app.command()
     def fit(
         file: Annotated[Path, typer.Argument(help="A table: CSV (also .gz), Parquet or Arrow.")],
@@ -58,6 +61,9 @@ def register(app: Any) -> None:
             str, typer.Option(metavar="quick|auto|INT", help="Training anchors a row.")
         ] = "quick",
         max_rows: Annotated[int, typer.Option(min=1, help="Use no more rows.")] = MAX_ROWS,
+        date_format: Annotated[str | None, dates] = None,
+        decimal: Annotated[DecimalMark | None, decimals] = None,
+        encoding: Annotated[str, encodings] = "utf-8",
         jobs: Annotated[int, typer.Option(min=1, help="Threads.")] = 1,
         seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="For everything random.")] = 0,
         as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
@@ -74,6 +80,7 @@ def register(app: Any) -> None:
             "max_rows": max_rows,
             "n_jobs": jobs,
             "random_state": seed,
+            **chosen_reading(date_format, decimal, encoding),
         }
         fitted = run_fit(file, target, out, words)
         if as_json:

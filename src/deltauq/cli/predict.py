@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from deltauq.cli.backend import Backend, backend_options, chosen_run
 from deltauq.cli.complaints import BadInput, check_writable, complaint_about, told_in_one_line
 from deltauq.cli.progress import counting_bar
+from deltauq.cli.reading import DecimalMark, chosen_reading, reading_options
 
 if TYPE_CHECKING:
     from deltauq.scale.running import Run
@@ -20,6 +21,7 @@ def register(app: Any) -> None:
     import typer
 
     where, at = backend_options()
+    dates, decimals, encodings = reading_options()
 
     @app.command()
     def predict(
@@ -44,12 +46,20 @@ def register(app: Any) -> None:
         trust: Annotated[
             list[str] | None, typer.Option(help="A type of your own that the model may hold, by full name.")
         ] = None,
+        date_format: Annotated[str | None, dates] = None,
+        decimal: Annotated[DecimalMark | None, decimals] = None,
+        encoding: Annotated[str, encodings] = "utf-8",
         backend: Annotated[Backend, where] = Backend.local,
         address: Annotated[str | None, at] = None,
         as_json: Annotated[bool, typer.Option("--json", help="Print the counts as JSON.")] = False,
     ) -> None:
         """Predict the rows of a table: prediction, std, interval and risk, or probabilities and set."""
-        words = {"keep": keep or [], "coverage": coverage, "strict": strict}
+        words = {
+            "keep": keep or [],
+            "coverage": coverage,
+            "strict": strict,
+            **chosen_reading(date_format, decimal, encoding),
+        }
         run = chosen_run(backend, address)
         if run is None:
             _check_plain(file, out)

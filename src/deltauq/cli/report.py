@@ -37,7 +37,9 @@ def register(app: Any) -> None:
         names: Annotated[
             list[str] | None, typer.Argument(metavar="[NAME]...", help="Experiments; all by default.")
         ] = None,
-        results: Annotated[Path, typer.Option(help="The folder of the result lines.")] = Path("results"),
+        results: Annotated[
+            Path, typer.Option(help="The folder of the result lines, as `deltauq reproduce` writes it.")
+        ] = Path("results"),
         profile: Annotated[
             Profile | None, typer.Option(help="By default paper where it has lines, otherwise quick.")
         ] = None,
@@ -83,11 +85,12 @@ def run_report(
     if as_json:
         page = {} if html is None else {"page": str(html.resolve())}
         summaries = [account.as_json() for account in accounts]
-        print(json.dumps({"experiments": summaries, **page}, allow_nan=False))
+        about = {"results": str(results.resolve()), "experiments": summaries, **page}
+        print(json.dumps(about, allow_nan=False))
     elif html is not None:
         print(f"Page: {html.resolve()}")
     else:
-        _print(accounts, format)
+        _print(accounts, format, results)
 
 
 def check_names(names: Sequence[str]) -> None:
@@ -100,7 +103,10 @@ def check_names(names: Sequence[str]) -> None:
 def read_accounts(names: Sequence[str], results: Path, profile: str | None) -> list[Account]:
     """Return what the folder holds of the experiments, those without any valid line left out."""
     if not results.is_dir():
-        raise BadInput(f"cannot read results: {results} is not a folder")
+        raise BadInput(
+            f"there are no results in {results.resolve()}, which is not a folder: name one by --results, "
+            "such as that of deltauq's sources, or write one by deltauq reproduce NAME"
+        )
     accounts = []
     with counting_bar("experiments read") as progress:
         for name in names or NAMES:
@@ -133,12 +139,13 @@ def _write_page(accounts: Sequence[Account], html: Path) -> None:
         html.write_text(text, encoding="utf-8")
 
 
-def _print(accounts: Sequence[Account], format: str) -> None:
+def _print(accounts: Sequence[Account], format: str, results: Path) -> None:
     from rich.console import Console
 
     from deltauq.experiments import showing
 
     if format == "terminal":
+        print(f"Results: {results.resolve()}\n")
         for account in accounts:
             showing.show(account, Console())
         return

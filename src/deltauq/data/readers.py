@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from deltauq._install import install_command
+
 MONTHS = [
     *("january", "february", "march", "april", "may", "june"),
     *("july", "august", "september", "october", "november", "december"),
@@ -61,7 +63,7 @@ def read_sheets(paths: list[Path]) -> np.ndarray:
     try:
         from PIL import Image
     except ImportError as error:
-        raise ImportError("image sheets need: pip install 'deltauq[images]'") from error
+        raise ImportError(f"image sheets need: {install_command('images')}") from error
     sheets = []
     for path in paths:
         with Image.open(path) as picture:

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
+from deltauq._install import install_command
 from deltauq._version import __version__
 from deltauq.tables import TableModel, load
 
@@ -76,7 +77,7 @@ def require_pyfunc() -> ModuleType:
             warnings.simplefilter("ignore")
             return import_module("mlflow.pyfunc")
     except ImportError as error:
-        raise ImportError("MLflow models need mlflow: pip install 'deltauq[mlflow]'.") from error
+        raise ImportError(f"MLflow models need mlflow: {install_command('mlflow')}.") from error
 
 
 def _load_pyfunc(path: str) -> PyFunc:

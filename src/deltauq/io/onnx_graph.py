@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 
-INSTALL = "pip install 'deltauq[export]'"
+from deltauq._install import install_command
+
+EXTRA = "export"
 OPSET, ML_OPSET, IR_VERSION = 18, 3, 9
 """Versions that runtimes of 2023 and later read; the last two are of the trees, and of the file itself."""
 ML = "ai.onnx.ml"
@@ -20,7 +22,7 @@ def require_onnx() -> ModuleType:
     try:
         return import_module("onnx")
     except ImportError as error:
-        raise ImportError(f"ONNX files need onnx: {INSTALL}.") from error
+        raise ImportError(f"ONNX files need onnx: {install_command(EXTRA)}.") from error
 
 
 class Graph:

@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
-from deltauq.io.onnx_graph import INSTALL, OPSET, ROWS
+from deltauq._install import install_command
+from deltauq.io.onnx_graph import EXTRA, OPSET, ROWS
 
 INPUT, OUTPUTS = "x", ("mean", "std")
 
@@ -33,7 +34,7 @@ def network_graph(net: Any, link: str | None, about: dict[str, str]) -> Any:
     try:
         import_module("onnxscript")
     except ImportError as error:
-        raise ImportError(f"ONNX files of networks need onnxscript: {INSTALL}.") from error
+        raise ImportError(f"ONNX files of networks need onnxscript: {install_command(EXTRA)}.") from error
     device = net.anchors.device
     try:
         with evaluating(net), _silence():

@@ -3,7 +3,9 @@
 try:
     import torch as _torch  # noqa: F401
 except ImportError as error:
-    raise ImportError("deltauq.nn needs PyTorch: pip install 'deltauq[nn]'.") from error
+    from deltauq._install import install_command
+
+    raise ImportError(f"deltauq.nn needs PyTorch: {install_command('nn')}.") from error
 
 from deltauq.nn.anchored import Anchored
 from deltauq.nn.files import UnusableFileError, load, save

@@ -75,7 +75,7 @@ class Contents:
     types: dict[str, Any]
 
 
-def list_parts(source: str, keep: Sequence[str] = ()) -> list[Part]:
+def list_parts(source: str, keep: Sequence[str] = (), encoding: str = "utf-8") -> list[Part]:
     """Return the parts of a table, in the order of the names of files.
 
     Parameters
@@ -85,6 +85,8 @@ def list_parts(source: str, keep: Sequence[str] = ()) -> list[Part]:
         begin with a dot or an underscore.
     keep : sequence of str
         Columns that must have the same type in all Parquet files.
+    encoding : str
+        Of CSV files.
 
     Returns
     -------
@@ -93,7 +95,9 @@ def list_parts(source: str, keep: Sequence[str] = ()) -> list[Part]:
     """
     files = _find(source)
     with ThreadPoolExecutor(READERS) as pool:
-        contents = dict(zip(files, pool.map(partial(_look_into, keep), files, files.values()), strict=True))
+        contents = dict(
+            zip(files, pool.map(partial(_look_into, keep, encoding), files, files.values()), strict=True)
+        )
     pieces = [(file, *group) for file, found in contents.items() for group in found.groups]
     if not pieces:
         raise TableError(f"{source} has no rows.")
@@ -105,10 +109,10 @@ def list_parts(source: str, keep: Sequence[str] = ()) -> list[Part]:
 
 
 @contextmanager
-def open_part(part: Part) -> Iterator[TableStream]:
+def open_part(part: Part, encoding: str = "utf-8") -> Iterator[TableStream]:
     """Open a part to be read in batches."""
     if part.row_group is None:
-        with local_copy(part.source) as path, open_table(path) as stream:
+        with local_copy(part.source) as path, open_table(path, encoding=encoding) as stream:
             yield stream
     else:
         with opened(part.source) as file, open_row_group(part.source, file, part.row_group) as stream:
@@ -154,9 +158,10 @@ def _stamp(info: dict[str, Any]) -> str:
     return f"{info['size']} {next((time for time in times if time is not None), '')}".strip()
 
 
-def _look_into(keep: Sequence[str], file: str, info: dict[str, Any]) -> Contents:
+def _look_into(keep: Sequence[str], encoding: str, file: str, info: dict[str, Any]) -> Contents:
     if Path(file).suffix.lower() not in PARQUET:
-        return Contents([(None, None)] if info["size"] > HEADER_BYTES or _has_rows(file) else [], {})
+        some = info["size"] > HEADER_BYTES or _has_rows(file, encoding)
+        return Contents([(None, None)] if some else [], {})
     with complaints_of(file), opened(file) as source, open_parquet(source) as parquet_file:
         metadata, schema = parquet_file.metadata, parquet_file.schema_arrow
         sizes = [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]
@@ -166,8 +171,8 @@ def _look_into(keep: Sequence[str], file: str, info: dict[str, Any]) -> Contents
     return Contents([(number, size) for number, size in enumerate(sizes) if size], types)
 
 
-def _has_rows(file: str) -> bool:
-    with naming(file), local_copy(file) as path, open_table(path) as stream:
+def _has_rows(file: str, encoding: str) -> bool:
+    with naming(file), local_copy(file) as path, open_table(path, encoding=encoding) as stream:
         return any(batch.num_rows for batch in stream.batches)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from uuid import uuid4
 
+from deltauq._install import install_command
 from deltauq.tables.errors import TableError
 from deltauq.tables.files import complaints_of
 
@@ -20,7 +21,7 @@ def reach(url: str) -> tuple[Any, str]:
     try:
         from fsspec.core import url_to_fs
     except ImportError as error:
-        raise ImportError("files by URL need fsspec: pip install 'deltauq[ray]'.") from error
+        raise ImportError(f"files by URL need fsspec: {install_command('ray')}.") from error
     if not url:
         raise TableError("an empty name is no file and no folder.")
     with complaints_of(url):

@@ -39,6 +39,9 @@ def predict_parts(
     keep: Sequence[str] = (),
     coverage: float | None = None,
     strict: bool = False,
+    date_format: str | None = None,
+    decimal: str | None = None,
+    encoding: str = "utf-8",
     trust: Sequence[str] = (),
     run: Run = run_on_ray,
     progress: Callable[[int, int | None], None] | None = None,
@@ -58,7 +61,7 @@ def predict_parts(
         must see it.
     out : path or URL
         Of a folder that is new, empty, or begun by the same prediction. Workers must see it.
-    keep, coverage, strict
+    keep, coverage, strict, date_format, decimal, encoding
         As those of `deltauq.tables.predict_file`.
     trust : sequence of str
         As that of `deltauq.load`.
@@ -74,21 +77,24 @@ def predict_parts(
         Of all rows, also those that were done before.
     """
     model = Path(model)
-    loaded = load(model, trust)
+    loaded = load(model, trust).with_formats(date_format, decimal)
     coverage = loaded.coverage if coverage is None else coverage
     check_coverage(loaded, coverage)
-    parts = list_parts(fspath(source), keep)
-    with naming(parts[0].source), open_part(parts[0]) as stream:
+    parts = list_parts(fspath(source), keep, encoding)
+    with naming(parts[0].source), open_part(parts[0], encoding) as stream:
         check_columns(loaded, stream, keep, strict)
     folder = OutputFolder(fspath(out))
     folder.make()
-    job = _digest([FORMAT, read_metadata(model)["sha256"], list(keep), coverage])
+    reading = {"date_format": date_format, "decimal": decimal, "encoding": encoding}
+    job = _digest([FORMAT, read_metadata(model)["sha256"], list(keep), coverage, reading])
     tallies = _find_done(folder, parts, job)
     if strict:
         _refuse_notes(loaded, parts, tallies)
     total = None if any(part.rows is None for part in parts) else sum(part.rows or 0 for part in parts)
     done = sum(tally.rows for tally in tallies.values())
-    work = PartPredictor(_read_folder(model), tuple(trust), folder.url, tuple(keep), coverage, strict, job)
+    work = PartPredictor(
+        _read_folder(model), tuple(trust), folder.url, tuple(keep), coverage, strict, reading, job
+    )
     missing = [part for part in parts if part.name not in tallies]
     if missing:
         folder.remove(MANIFEST)
@@ -119,6 +125,8 @@ class PartPredictor:
     keep : tuple of str
     coverage : float
     strict : bool
+    reading : dict
+        The formats and the encoding of the table.
     job : str
         What predictions by another model or with other columns have another one of.
     """
@@ -129,6 +137,7 @@ class PartPredictor:
     keep: tuple[str, ...]
     coverage: float
     strict: bool
+    reading: dict[str, Any]
     job: str
 
     @cached_property
@@ -151,7 +160,7 @@ class PartPredictor:
         for member in members:
             if hasattr(member, "n_jobs"):
                 member.n_jobs = 1
-        return model
+        return model.with_formats(self.reading["date_format"], self.reading["decimal"])
 
     def __call__(self, part: Part) -> Tally:
         """Predict a part into its file, and return what was counted."""
@@ -166,7 +175,7 @@ class PartPredictor:
             return Tally.read(said["tally"])
 
     def _write(self, part: Part, path: Path) -> Tally:
-        with naming(part.source), open_part(part) as stream:
+        with naming(part.source), open_part(part, self.reading["encoding"]) as stream:
             return predict_stream(
                 self.model,
                 stream,

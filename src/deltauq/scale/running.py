@@ -13,6 +13,8 @@ from itertools import islice
 from types import ModuleType
 from typing import Any, TypeVar
 
+from deltauq._install import install_command
+
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 Run = Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[tuple[Any, Any]]]
@@ -107,7 +109,7 @@ def require_ray() -> ModuleType:
     try:
         import ray
     except ImportError as error:
-        raise ImportError("the backend ray needs Ray: pip install 'deltauq[ray]'.") from error
+        raise ImportError(f"the backend ray needs Ray: {install_command('ray')}.") from error
     return ray
 
 

@@ -16,23 +16,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deltauq.tables.errors import TableError, require_pyarrow
+from deltauq.tables.text import MISSING
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 OPENERS: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 ARCHIVES = (".zip", ".7z", ".tar", ".tgz")
+SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".xlsb", ".ods", ".numbers")
+UTF8 = ("utf-8", "utf-8-sig")
 DELIMITERS = ",;\t|"
 ODD_DELIMITERS = ":^~ "
 """Tried only where none of the common ones parts the lines."""
 SNIFFED = 256 * 1024
 """Bytes at the beginning from which the delimiter and the header are read."""
 BLOCK = 4 * 1024 * 1024
-MISSING = [
-    *("", "?", "NA", "N/A", "n/a", "NaN", "nan", "-nan", "-NaN", "None", "none", "NULL", "null", "<NA>"),
-    *("#N/A", "#NA", "#N/A N/A", "1.#IND", "1.#QNAN", "-1.#IND", "-1.#QNAN"),
-]
-"""What stands for a missing value."""
 
 
 @dataclass(frozen=True)
@@ -72,18 +70,22 @@ class CSVFile:
     Parameters
     ----------
     path : Path
+    encoding : str
 
     Attributes
     ----------
     layout : Layout
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, encoding: str = "utf-8") -> None:
         if path.suffix.lower() in ARCHIVES:
             raise TableError(f"{path} is an archive: unpack it first.")
+        if path.suffix.lower() in SPREADSHEETS:
+            raise TableError(f"{path} is a spreadsheet: save its sheet as CSV, and give that file.")
         self._path = path
         self._bytes = OPENERS.get(path.suffix.lower(), open)(path, "rb")
         try:
+            self._bytes = _as_utf8(self._bytes, encoding)
             head = _read_up_to(self._bytes, SNIFFED)
             self.layout = find_layout(head, whole=len(head) < SNIFFED, path=path)
         except BaseException:
@@ -114,6 +116,10 @@ class CSVFile:
             for batch in reader:
                 columns = batch.columns[self.layout.fields]
                 yield pa.RecordBatch.from_arrays(columns, names=self.layout.names)
+        except pa.ArrowInvalid as error:
+            if "invalid UTF8" not in str(error):
+                raise
+            raise _not_utf8(self._path, "far from its beginning") from error
         finally:
             reader.close()
             del reader
@@ -153,6 +159,35 @@ class _Joined(io.RawIOBase):
         return block
 
 
+class _Recoded(io.RawIOBase):
+    """Text of any encoding as a stream of UTF-8."""
+
+    def __init__(self, text: io.TextIOWrapper) -> None:
+        self._text = text
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        # A character takes four bytes at most.
+        return self._text.read(size if size < 0 else max(1, size // 4)).encode()
+
+    def close(self) -> None:
+        self._text.close()
+        super().close()
+
+
+def _as_utf8(source: Any, encoding: str) -> Any:
+    try:
+        if codecs.lookup(encoding).name in UTF8:
+            return source
+        return _Recoded(io.TextIOWrapper(source, encoding, newline=""))
+    except LookupError as error:
+        raise TableError(
+            f"there is no encoding {encoding!r}: latin-1, cp1252 or utf-16, for example."
+        ) from error
+
+
 def _wait_for_end(source: weakref.ref[_Joined]) -> None:
     """Wait until Arrow's thread has let go of a stream: an interpreter that ends before it is aborted."""
     deadline = time.monotonic() + 1
@@ -169,7 +204,7 @@ def find_layout(head: bytes, whole: bool, path: Path) -> Layout:
     whole : bool
         Whether that is all of the file.
     path : Path
-        For complaints.
+        For errors.
 
     Returns
     -------
@@ -180,10 +215,8 @@ def find_layout(head: bytes, whole: bool, path: Path) -> Layout:
     try:
         text = codecs.getincrementaldecoder("utf-8-sig")().decode(head, final=whole)
     except UnicodeDecodeError as error:
-        raise TableError(
-            f"cannot read {path}: it is not UTF-8 text (byte {error.object[error.start]:#04x} at "
-            f"{error.start:,}); save it as UTF-8."
-        ) from error
+        place = f"byte {error.object[error.start]:#04x} at {error.start:,}"
+        raise _not_utf8(path, place) from error
     if not text.strip():
         raise TableError(f"{path} is empty.")
     delimiter = find_delimiter(text, whole)
@@ -251,4 +284,14 @@ def _read_up_to(stream: Any, size: int) -> bytes:
 
 
 def _nul_bytes(path: Path) -> TableError:
-    return TableError(f"cannot read {path}: it holds NUL bytes, so it is no CSV text in UTF-8.")
+    return TableError(
+        f"cannot read {path}: it holds NUL bytes, so it is no CSV text in UTF-8; name its encoding by "
+        "--encoding (encoding= in Python), such as utf-16."
+    )
+
+
+def _not_utf8(path: Path, place: str) -> TableError:
+    return TableError(
+        f"cannot read {path}: it is not UTF-8 text ({place}); name its encoding by --encoding (encoding= in "
+        "Python), such as cp1252 or latin-1."
+    )

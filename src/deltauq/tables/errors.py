@@ -7,7 +7,9 @@ from difflib import get_close_matches
 from importlib import import_module
 from types import ModuleType
 
-INSTALL = "pip install 'deltauq[tables]'"
+from deltauq._install import install_command
+
+EXTRA = "tables"
 
 
 class TableError(ValueError):
@@ -23,7 +25,7 @@ def require_pandas() -> ModuleType:
     try:
         import pandas
     except ImportError as error:
-        raise ImportError(f"tables need pandas: {INSTALL}.") from error
+        raise ImportError(f"tables need pandas: {install_command(EXTRA)}.") from error
     return pandas
 
 
@@ -32,7 +34,7 @@ def require_pyarrow() -> ModuleType:
     try:
         import pyarrow
     except ImportError as error:
-        raise ImportError(f"table files need pyarrow: {INSTALL}.") from error
+        raise ImportError(f"table files need pyarrow: {install_command(EXTRA)}.") from error
     return pyarrow
 
 
@@ -41,7 +43,7 @@ def require_skops() -> ModuleType:
     try:
         return import_module("skops.io")
     except ImportError as error:
-        raise ImportError(f"model folders need skops: {INSTALL}.") from error
+        raise ImportError(f"model folders need skops: {install_command(EXTRA)}.") from error
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:

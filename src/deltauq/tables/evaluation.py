@@ -30,9 +30,20 @@ from deltauq.tables.judging import (
 from deltauq.tables.model import TableModel
 from deltauq.tables.problem import REGRESSION
 from deltauq.tables.rights import give_usual_rights
-from deltauq.tables.schema import DATE, NUMBER, WORD, dates, days, is_unhashable, kind_of, plain_floats
+from deltauq.tables.schema import (
+    DATE,
+    NUMBER,
+    WORD,
+    Column,
+    dates,
+    days,
+    format_hint,
+    is_unhashable,
+    kind_of,
+    plain_floats,
+)
 from deltauq.tables.slices import Worse, cut, worst
-from deltauq.tables.text import FLAGS
+from deltauq.tables.text import FLAGS, is_text, plain_text, read_dates, read_numbers
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -179,6 +190,9 @@ def evaluate(
     model: TableModel,
     table: Any,
     *,
+    date_format: str | None = None,
+    decimal: str | None = None,
+    encoding: str = "utf-8",
     progress: Callable[[int, int], None] | None = None,
 ) -> Evaluation:
     """Compare the predictions of a table with its targets.
@@ -188,6 +202,8 @@ def evaluate(
     model : TableModel
     table : path, pandas DataFrame, or anything that speaks Arrow
         With the columns of the training table and its target: of rows that the model was not fitted to.
+    date_format, decimal, encoding
+        As those of `TableModel.predict`.
     progress : callable, optional
         Called with the rows predicted and the rows there are.
 
@@ -205,7 +221,8 @@ def evaluate(
     (142, 10, 20)
     """
     notes: list[str] = []
-    frame, _ = read_frame(table)
+    model = model.with_formats(date_format, decimal)
+    frame, _ = read_frame(table, encoding)
     X, y, numbers = _read(model, frame.reset_index(drop=True), notes)
     columns = _predict(model, X, progress)
     judged = (judge_numbers if model.task == REGRESSION else judge_classes)(model, y, columns)
@@ -251,14 +268,14 @@ def _read(
         raise TableError(f"{model.target} is missing in every row.")
     if missing := int((~kept).sum()):
         notes.append(f"{missing:,} of {len(frame):,} rows were left out: {model.target} is missing there.")
-    column = frame[model.target][kept]
+    column = plain_text(frame[model.target][kept])
     if is_unhashable(column):
         raise TableError(f"{model.target} holds lists or records: there is nothing to compare with in them.")
     rows = np.flatnonzero(kept)
     if model.task == REGRESSION:
         if model.origin:
             notes.append(f"{model.target} is a date: errors, σ and widths are in days.")
-        return X.iloc[rows].reset_index(drop=True), _target_numbers(column, model.origin), rows + 1
+        return X.iloc[rows].reset_index(drop=True), _target_numbers(model, column), rows + 1
     y = _target_classes(model, column)
     if unknown := int((y < 0).sum()):
         first = column[y < 0].iloc[0]
@@ -293,8 +310,13 @@ def _count_training_rows(model: TableModel, X: pd.DataFrame, y: np.ndarray, note
     return count
 
 
-def _target_numbers(column: pd.Series, origin: str) -> np.ndarray:
+def _target_numbers(model: TableModel, column: pd.Series) -> np.ndarray:
     """Return the targets of a regression, of shape (n,): dates in days since the origin."""
+    origin = model.origin
+    if is_text(column):
+        column = _read_text(
+            Column(model.target, DATE if origin else NUMBER, format=model.target_format), column
+        )
     kind = kind_of(column)
     if origin and kind != DATE:
         raise TableError(f'{column.name} holds "{column.iloc[0]}", where dates are due.')
@@ -310,11 +332,22 @@ def _target_numbers(column: pd.Series, origin: str) -> np.ndarray:
     return y
 
 
+def _read_text(column: Column, values: pd.Series) -> pd.Series:
+    """Return the numbers or dates in a column of text, or refuse the first value that is none."""
+    read = (read_dates if column.kind == DATE else read_numbers)(values, column.format)
+    if read.isna().any():
+        first = values[read.isna()].iloc[0]
+        raise TableError(
+            f'{column.name} holds "{first}", where {column.kind}s are due{format_hint(column, first)}.'
+        )
+    return read
+
+
 def _target_classes(model: TableModel, column: pd.Series) -> np.ndarray:
     """Return which class of the model each target is, of shape (n,), and -1 for one that it does not have."""
     known = {name: k for k, name in enumerate(model.classes)}
     if model.labels in ("int64", "float64"):
-        values = _class_numbers(column)
+        values = _class_numbers(read_numbers(column, model.target_format) if is_text(column) else column)
     elif model.labels == "bool":
         values = [FLAGS.get(str(value).strip().lower()) for value in column]
     else:

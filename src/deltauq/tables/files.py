@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from deltauq.tables.csv_files import CSVFile
 from deltauq.tables.errors import TableError, require_pandas, require_pyarrow
-from deltauq.tables.text import typed
+from deltauq.tables.text import plain_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,8 +40,6 @@ class TableStream:
         The names that were.
     batches : iterator of pyarrow.RecordBatch
         Of these columns, in the file's order.
-    commas : bool
-        Whether numbers in text may have decimal commas.
     n_rows : int or None
         Where the file says so.
     first_row : int
@@ -51,41 +49,46 @@ class TableStream:
     names: list[str]
     shared: list[str]
     batches: Iterator[pa.RecordBatch]
-    commas: bool
     n_rows: int | None
     first_row: int = 0
 
 
-def read_frame(source: Any) -> tuple[pd.DataFrame, list[str]]:
+def read_frame(source: Any, encoding: str = "utf-8") -> tuple[pd.DataFrame, list[str]]:
     """Return a whole table, and the names that several of its columns had.
 
     Parameters
     ----------
     source : path, pandas DataFrame, or anything that speaks Arrow, such as a polars DataFrame
+    encoding : str
+        Of a CSV file.
 
     Returns
     -------
     frame : DataFrame
-        Of distinct names; text of a CSV file that is written as numbers is numbers.
+        Of distinct names. The columns of a CSV file are text; missing values in text are None.
     shared : list of str
     """
     require_pandas()
     if not isinstance(source, (str, PathLike)):
-        return _named(_as_pandas(source))
+        frame, shared = _named(_as_pandas(source))
+        return _plain(frame), shared
     pa = require_pyarrow()
-    with open_table(source) as stream:
+    with open_table(source, encoding=encoding) as stream:
         batches = list(stream.batches)
         if not batches:
             raise TableError(f"{source} has no rows.")
         table = pa.Table.from_batches(batches)
         if not _is_csv(Path(source)):
-            return table.to_pandas(), stream.shared
-        columns = {name: typed(table[name].to_pandas(), stream.commas) for name in stream.names}
-        return require_pandas().DataFrame(columns), stream.shared
+            return _plain(table.to_pandas()), stream.shared
+        # All columns are text: as Arrow holds it, it takes a fraction of the memory.
+        text = require_pandas().StringDtype("pyarrow")
+        return table.to_pandas(types_mapper=lambda _: text), stream.shared
 
 
 @contextmanager
-def open_table(path: str | PathLike[str], batch_rows: int = 65_536) -> Iterator[TableStream]:
+def open_table(
+    path: str | PathLike[str], batch_rows: int = 65_536, encoding: str = "utf-8"
+) -> Iterator[TableStream]:
     """Open a table file to be read in batches; whatever is wrong with it is a `TableError`.
 
     Parameters
@@ -93,6 +96,8 @@ def open_table(path: str | PathLike[str], batch_rows: int = 65_536) -> Iterator[
     path : path
     batch_rows : int
         The most rows of a batch.
+    encoding : str
+        Of a CSV file.
     """
     path = Path(path)
     if not path.exists():
@@ -102,9 +107,9 @@ def open_table(path: str | PathLike[str], batch_rows: int = 65_536) -> Iterator[
     require_pyarrow()
     with ExitStack() as stack:
         with complaints_of(path):
-            own, batches, commas, n_rows = stack.enter_context(_opened(path, batch_rows))
+            own, batches, n_rows = stack.enter_context(_opened(path, batch_rows, encoding))
         names, shared, renamed = _renamed(path, own, batches, batch_rows)
-        yield TableStream(names, shared, renamed, commas, n_rows)
+        yield TableStream(names, shared, renamed, n_rows)
 
 
 @contextmanager
@@ -130,7 +135,7 @@ def open_row_group(
             sizes = [parquet_file.metadata.row_group(k).num_rows for k in range(number + 1)]
             batches = parquet_file.iter_batches(batch_size=batch_rows, row_groups=[number])
         names, shared, renamed = _renamed(path, parquet_file.schema_arrow.names, batches, batch_rows)
-        yield TableStream(names, shared, renamed, False, sizes[number], sum(sizes[:number]))
+        yield TableStream(names, shared, renamed, sizes[number], sum(sizes[:number]))
 
 
 def open_parquet(file: Any) -> Any:
@@ -185,21 +190,22 @@ def complaints_of(path: str | PathLike[str]) -> Iterator[None]:
 
 
 @contextmanager
-def _opened(path: Path, batch_rows: int) -> Iterator[tuple[list[str], Iterator[Any], bool, int | None]]:
-    """Yield names, batches, whether decimal commas may be, and the number of rows where it is known."""
+def _opened(
+    path: Path, batch_rows: int, encoding: str
+) -> Iterator[tuple[list[str], Iterator[Any], int | None]]:
+    """Yield names, batches, and the number of rows where it is known."""
     suffix = path.suffix.lower()
     if suffix in PARQUET:
         with open_parquet(path) as file:
             rows = file.metadata.num_rows
-            yield file.schema_arrow.names, file.iter_batches(batch_size=batch_rows), False, rows
+            yield file.schema_arrow.names, file.iter_batches(batch_size=batch_rows), rows
     elif suffix in ARROW:
         with _open_arrow(path) as reader:
-            yield reader.schema.names, _arrow_batches(reader), False, None
+            yield reader.schema.names, _arrow_batches(reader), None
     else:
-        csv_file = CSVFile(path)
+        csv_file = CSVFile(path, encoding)
         try:
-            layout = csv_file.layout
-            yield layout.names, csv_file.batches(), layout.delimiter != ",", None
+            yield csv_file.layout.names, csv_file.batches(), None
         finally:
             csv_file.close()
 
@@ -229,6 +235,12 @@ def _as_pandas(source: Any) -> pd.DataFrame:
     if hasattr(source, "__arrow_c_stream__"):
         return require_pyarrow().table(source).to_pandas()
     raise TypeError(f"table must be a path or a data frame, got {type(source).__name__}.")
+
+
+def _plain(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a table whose text has None for missing values, as that of a CSV file."""
+    columns = {name: plain_text(frame[name]) for name in frame}
+    return require_pandas().DataFrame(columns, index=frame.index)
 
 
 def _named(frame: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:

@@ -47,6 +47,9 @@ def fit(
     n_anchors: int = N_ANCHORS,
     n_train_anchors: int | str = "quick",
     max_rows: int | None = None,
+    date_format: str | None = None,
+    decimal: str | None = None,
+    encoding: str = "utf-8",
     random_state: int = 0,
     n_jobs: int | None = None,
     progress: Progress | None = None,
@@ -77,6 +80,14 @@ def fit(
         M. "auto" is that of `AnchoredRegressor`; "quick" makes a tenth of its pairs, but for forests.
     max_rows : int, optional
         Of more rows, as many are drawn at random.
+    date_format : str, optional
+        The format of dates in text, as for `datetime.strptime`, such as "%d/%m/%Y". ISO 8601, days before
+        months with points (31.12.2024), and what can be read in one way only are recognised without it.
+    decimal : {".", ","}, optional
+        The decimal mark of numbers in text that can be read in two ways, such as 1,250. Others, such as
+        2.450,00, are recognised without it.
+    encoding : str, default="utf-8"
+        Of a CSV file.
     random_state : int, default=0
     n_jobs : int, optional
         Threads.
@@ -98,7 +109,16 @@ def fit(
     """
     _check_words(model, coverage, center, anchors)
     target = str(target)
-    data = load_table(table, target, task, max_rows, random_state)
+    data = load_table(
+        table,
+        target,
+        task,
+        max_rows,
+        random_state,
+        date_format=date_format,
+        decimal=decimal,
+        encoding=encoding,
+    )
     base = build_base(ModelWord(model), data.task) if isinstance(model, str) else model
     if "n_jobs" in base.get_params():
         base = clone(base).set_params(n_jobs=n_jobs)
@@ -147,6 +167,7 @@ def fit(
         unit=rows.unit,
         labels=data.labels,
         origin=data.origin,
+        target_format=data.target_format,
         report=report,
         **parts,
     )

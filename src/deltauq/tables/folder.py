@@ -26,8 +26,9 @@ from deltauq.tables.model import Fitted, TableModel
 from deltauq.tables.problem import CLASSIFICATION, REGRESSION
 from deltauq.tables.rights import give_usual_rights
 from deltauq.tables.risk import RiskScale
-from deltauq.tables.schema import KINDS, Column, Schema, dates
+from deltauq.tables.schema import DATE, KINDS, NUMBER, Column, Schema, dates
 from deltauq.tables.soundness import check_trees
+from deltauq.tables.text import check_formats
 
 FORMAT, FORMAT_VERSION = "deltauq.table", 2
 METADATA, LEARNT = "metadata.json", "model.skops"
@@ -173,6 +174,7 @@ def _describe(model: TableModel, learnt: bytes) -> str:
         "delta": model.delta,
         "labels": model.labels,
         "origin": model.origin,
+        "target_format": model.target_format,
         "schema": [asdict(column) for column in model.schema.columns],
         "risk": model.risk.limits,
         "report": model.report,
@@ -246,6 +248,15 @@ def _warn_of_versions(folder: Path, metadata: dict[str, Any]) -> None:
         )
 
 
+def _check_formats(columns: Iterable[Column]) -> None:
+    """Refuse columns whose format is none that text can be read by."""
+    for column in columns:
+        if column.format and column.kind not in (DATE, NUMBER):
+            raise ValueError(f"a column of the kind {column.kind} has a format")
+        if column.format:
+            check_formats(**{"date_format" if column.kind == DATE else "decimal": column.format})
+
+
 def _assemble(metadata: dict[str, Any], parts: dict[str, Any]) -> TableModel:
     """Return the model, checking that metadata and parts fit each other."""
     task = metadata["task"]
@@ -271,6 +282,8 @@ def _assemble(metadata: dict[str, Any], parts: dict[str, Any]) -> TableModel:
     origin = str(metadata.get("origin", "")) if task == REGRESSION else ""
     if origin:
         dates(np.zeros(1), origin)
+    target_format = str(metadata.get("target_format", ""))
+    _check_formats([*columns, Column("", DATE if origin else NUMBER, format=target_format)])
     return TableModel(
         str(metadata["target"]),
         task,
@@ -283,5 +296,6 @@ def _assemble(metadata: dict[str, Any], parts: dict[str, Any]) -> TableModel:
         float(metadata["delta"]),
         str(metadata["labels"]),
         origin,
+        target_format,
         dict(metadata["report"]),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from os import PathLike
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,7 @@ from deltauq.tables.files import read_frame
 from deltauq.tables.problem import REGRESSION
 from deltauq.tables.risk import RiskScale, reverse_scores
 from deltauq.tables.schema import Schema, dates
+from deltauq.tables.text import check_formats
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -99,6 +100,8 @@ class TableModel:
         What classes are written as.
     origin : str
         Of a date as target, the ISO timestamp that days are counted from; else empty.
+    target_format : str
+        How text is read as targets, as `Column.format`.
     report : dict
         What fitting found, in plain values.
     """
@@ -114,6 +117,7 @@ class TableModel:
     delta: float = 0.0
     labels: str = "string"
     origin: str = ""
+    target_format: str = ""
     report: dict[str, Any] = field(default_factory=dict)
 
     def __repr__(self) -> str:
@@ -123,7 +127,15 @@ class TableModel:
             f"model={type(getattr(model, 'estimator', model)).__name__}, coverage={self.coverage})"
         )
 
-    def predict(self, table: Any, coverage: float | None = None) -> pd.DataFrame:
+    def predict(
+        self,
+        table: Any,
+        coverage: float | None = None,
+        *,
+        date_format: str | None = None,
+        decimal: str | None = None,
+        encoding: str = "utf-8",
+    ) -> pd.DataFrame:
         """Predict every row of a table.
 
         Parameters
@@ -132,6 +144,10 @@ class TableModel:
             With the columns of the training table; further ones are ignored.
         coverage : float, optional
             Instead of the model's own.
+        date_format, decimal : str, optional
+            As for `deltauq.tables.fit`, of a table with other formats than the training table.
+        encoding : str, default="utf-8"
+            Of a CSV file.
 
         Returns
         -------
@@ -143,8 +159,9 @@ class TableModel:
             classes that may be, and `risk`. Of rows drawn like the training table, `risk` is "high" for at
             most 5 %, and "moderate" or "high" for at most 20 %.
         """
-        frame, _ = read_frame(table)
-        columns = self.predict_columns(self.schema.read(frame.reset_index(drop=True)), coverage)
+        frame, _ = read_frame(table, encoding)
+        schema = self.with_formats(date_format, decimal).schema
+        columns = self.predict_columns(schema.read(frame.reset_index(drop=True)), coverage)
         return require_pandas().DataFrame(self.dated(columns), index=frame.index)
 
     def predict_columns(self, X: pd.DataFrame, coverage: float | None = None) -> dict[str, Any]:
@@ -154,6 +171,13 @@ class TableModel:
         if self.task == REGRESSION:
             return self._regression_columns(numbers, coverage)
         return self._class_columns(numbers, coverage)
+
+    def with_formats(self, date_format: str | None = None, decimal: str | None = None) -> TableModel:
+        """Return this model for text in other formats than the training table had, where they are given."""
+        check_formats(date_format, decimal)
+        given = date_format if self.origin else decimal
+        schema = self.schema.with_formats(date_format, decimal)
+        return replace(self, schema=schema, target_format=given or self.target_format)
 
     def dated(self, columns: dict[str, Any]) -> dict[str, Any]:
         """Return what `predict_columns` gave with dates for days, where the target is a date."""

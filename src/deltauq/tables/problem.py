@@ -17,9 +17,18 @@ from deltauq.tables.schema import (
     days,
     first_stamp,
     is_unhashable,
-    kind_of,
+    learn_kind,
     learn_schema,
     plain_floats,
+)
+from deltauq.tables.text import (
+    DECIMALS,
+    check_formats,
+    check_points,
+    is_plain_numbers,
+    is_text,
+    plain_text,
+    read_numbers,
 )
 
 if TYPE_CHECKING:
@@ -52,6 +61,8 @@ class UserTable:
         What classes were before they became strings.
     origin : str
         Of dates as targets of a regression, the ISO timestamp that days are counted from.
+    target_format : str
+        How text is read as targets: as `Column.format`.
     notes : list of str
         What was left out or decided on the way.
     """
@@ -62,11 +73,20 @@ class UserTable:
     schema: Schema
     labels: str = "string"
     origin: str = ""
+    target_format: str = ""
     notes: list[str] = field(default_factory=list)
 
 
 def load_table(
-    source: Any, target: str, task: str = "auto", max_rows: int | None = None, seed: int = 0
+    source: Any,
+    target: str,
+    task: str = "auto",
+    max_rows: int | None = None,
+    seed: int = 0,
+    *,
+    date_format: str | None = None,
+    decimal: str | None = None,
+    encoding: str = "utf-8",
 ) -> UserTable:
     """Read a table and part it into features and target.
 
@@ -81,6 +101,8 @@ def load_table(
         Of more, as many are drawn at random.
     seed : int
         For that drawing.
+    date_format, decimal, encoding
+        As for `deltauq.tables.fit`.
 
     Returns
     -------
@@ -88,10 +110,12 @@ def load_table(
     """
     if task not in TASKS:
         raise ValueError(f"task must be one of {list(TASKS)}, got {task!r}.")
+    check_formats(date_format, decimal)
     target = str(target)  # as the names of columns are
-    frame, shared = read_frame(source)
+    frame, shared = read_frame(source, encoding)
     notes = [f"Columns that share a name were numbered: {', '.join(shared)}."] if shared else []
     _require_target(list(frame.columns), shared, target)
+    frame = frame.reset_index(drop=True)
     missing = int(frame[target].isna().sum())
     if missing > 0:
         notes.append(f"{missing:,} of {len(frame):,} rows were left out: {target} is missing there.")
@@ -101,11 +125,45 @@ def load_table(
     if max_rows is not None and len(frame) > max_rows:
         notes.append(f"{max_rows:,} of {len(frame):,} rows, drawn at random (--max-rows).")
         frame = frame.sample(max_rows, random_state=seed)
-    frame = frame.reset_index(drop=True)
-    y, task, labels, origin = _read_target(frame[target], task, notes)
+    frame = _keep_categories(frame)
+    y, task, labels, origin, target_format = _read_target(frame[target], task, notes, date_format, decimal)
     features = frame.drop(columns=target)
-    schema = learn_schema(features, notes)
-    return UserTable(schema.read(features), y, task, schema, labels, origin, notes)
+    schema = learn_schema(features, notes, date_format, decimal)
+    formats = {target: target_format, **{column.name: column.format for column in schema.columns}}
+    if "," in formats.values() and decimal is None:
+        for name in formats:
+            if not formats[name]:
+                check_points(frame[name])
+    if date_format is not None and date_format not in formats.values():
+        raise TableError(f'no column has dates in the format "{date_format}".')
+    notes += _format_notes(formats)
+    X = schema.read(features).reset_index(drop=True)
+    return UserTable(X, y, task, schema, labels, origin, target_format, notes)
+
+
+def _keep_categories(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a table in which numbers that were made text on purpose are categories.
+
+    pandas and Parquet hold numbers as numbers. Text of plain numbers is read as these only where all columns
+    are text, as in a CSV file.
+    """
+    kinds = {name: require_pandas().api.types.infer_dtype(frame[name], skipna=True) for name in frame}
+    if all(kind in ("string", "empty") for kind in kinds.values()):
+        return frame
+    texts = [name for name, kind in kinds.items() if kind == "string" and is_plain_numbers(frame[name])]
+    return frame.astype(dict.fromkeys(texts, "category"))
+
+
+def _format_notes(formats: dict[str, str]) -> list[str]:
+    """Return how text was read where that was not certain beforehand."""
+    notes = []
+    for form in dict.fromkeys(formats.values()):
+        names = ", ".join(name for name in formats if formats[name] == form)
+        if form in DECIMALS:
+            notes.append(f'Numbers were read with the decimal mark "{form}": {names} (--decimal).')
+        elif form:
+            notes.append(f"Dates were read as {form}: {names} (--date-format).")
+    return notes
 
 
 def _require_target(names: list[str], shared: list[str], target: str) -> None:
@@ -115,17 +173,22 @@ def _require_target(names: list[str], shared: list[str], target: str) -> None:
         raise TableError(f'there is no column "{target}": {did_you_mean(target, names)}')
 
 
-def _read_target(column: pd.Series, task: str, notes: list[str]) -> tuple[np.ndarray, str, str, str]:
-    """Return the targets, the task, what classes were before they became strings, and the first date."""
+def _read_target(
+    column: pd.Series, task: str, notes: list[str], date_format: str | None, decimal: str | None
+) -> tuple[np.ndarray, str, str, str, str]:
+    """Return the targets, the task, what classes were before they became strings, first date and format."""
     if is_unhashable(column):
         raise TableError(f"{column.name} holds lists or records: there is nothing to predict in them.")
-    kind = kind_of(column)
+    column = plain_text(column)
+    kind, form = learn_kind(column, date_format, decimal)
+    if kind == NUMBER and is_text(column):
+        column = read_numbers(column, form)
     is_flag = require_pandas().api.types.infer_dtype(column, skipna=True) == "boolean"
-    origin = first_stamp(column) if kind == DATE else ""
+    origin = first_stamp(column, form) if kind == DATE else ""
     if kind not in (NUMBER, WORD) and task != CLASSIFICATION:
         since = f" since {origin}" if origin else ""
         notes.append(f"{column.name} was taken as a number of days{since}.")
-        column, kind, task = days(column), NUMBER, REGRESSION
+        column, kind, task = days(column, date_format=form), NUMBER, REGRESSION
     numbers = kind == NUMBER and not is_flag
     n_values = int(column.nunique())
     if n_values == 1:
@@ -138,7 +201,13 @@ def _read_target(column: pd.Series, task: str, notes: list[str]) -> tuple[np.nda
     if task == CLASSIFICATION:
         if n_values > len(column) / 2:
             raise TableError(f"{column.name} has {n_values:,} classes in {len(column):,} rows.")
-        return column.astype(str).to_numpy(dtype=object), task, _label_type(column, is_flag), ""
+        return (
+            column.astype(str).to_numpy(dtype=object),
+            task,
+            _label_type(column, is_flag),
+            "",
+            form if kind == NUMBER else "",
+        )
     if floats is None:
         raise TableError(
             f"{column.name} is not numeric (first value: {column.iloc[0]}), as regression needs."
@@ -148,7 +217,7 @@ def _read_target(column: pd.Series, task: str, notes: list[str]) -> tuple[np.nda
         raise TableError(f"{column.name} has infinite values.")
     if np.abs(y).max() > LARGEST_TARGET:
         raise TableError(f"{column.name} has values beyond ±{LARGEST_TARGET:g}.")
-    return y, task, "float64", origin
+    return y, task, "float64", origin, form
 
 
 def _label_type(column: pd.Series, is_flag: bool) -> str:

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from deltauq.tables.errors import TableError, did_you_mean, require_pandas
-from deltauq.tables.text import FLAGS, ISO_DATE, is_all, is_text, read_numbers
+from deltauq.tables.text import (
+    is_text,
+    learn_date_format,
+    learn_decimal,
+    plain_text,
+    read_dates,
+    read_numbers,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -18,6 +26,8 @@ NUMBER, DATE, SPAN, WORD = "number", "date", "span", "word"
 KINDS = (NUMBER, DATE, SPAN, WORD)
 MANY_WORDS = 0.5
 """A column of words with more different ones than this share of rows tells rows apart, not kinds."""
+NUMBER_LIKE = re.compile(r"\s*[+-]?\d[\d.,]*\s*")
+DATE_LIKE = re.compile(r"\s*\d+[./ -]\w+[./ -]\d+.*")
 LARGEST = 1e37
 """Larger numbers, or differences of them, leave the range of the single precision that trees work in."""
 
@@ -35,12 +45,16 @@ class Column:
         Of a date, the ISO timestamp that days are counted from.
     words : tuple of str
         Those of a column of words; "" is a missing one.
+    format : str
+        How text is read: of numbers, the decimal mark "." or ",", or "" where none was seen; of dates, a
+        format of `datetime.strptime`, or "" for ISO 8601; else "".
     """
 
     name: str
     kind: str
     origin: str = ""
     words: tuple[str, ...] = field(default=(), repr=False)
+    format: str = ""
 
 
 @dataclass(frozen=True)
@@ -73,24 +87,30 @@ class Schema:
                     f"{did_you_mean(column.name, names)}"
                 )
 
-    def read(self, frame: pd.DataFrame, commas: bool = False, first_row: int = 0) -> pd.DataFrame:
+    def with_formats(self, date_format: str | None, decimal: str | None) -> Schema:
+        """Return a schema that reads text in other formats than the training table had, where given."""
+        formats = {DATE: date_format, NUMBER: decimal}
+        columns = (
+            replace(column, format=formats.get(column.kind) or column.format) for column in self.columns
+        )
+        return Schema(tuple(columns))
+
+    def read(self, frame: pd.DataFrame, first_row: int = 0) -> pd.DataFrame:
         """Return the columns of a table as floats, with NaN where values are missing, and strings.
 
         Parameters
         ----------
         frame : DataFrame of n rows
             With further columns, or in another order.
-        commas : bool
-            Whether numbers in text may have decimal commas.
         first_row : int
-            The number of rows before these, for complaints.
+            The number of rows before these, for errors.
 
         Returns
         -------
         X : DataFrame of shape (n, d)
         """
         self.require_columns(list(frame.columns))
-        read = {column.name: _read(column, frame[column.name], commas, first_row) for column in self.columns}
+        read = {column.name: _read(column, frame[column.name], first_row) for column in self.columns}
         return require_pandas().DataFrame(read)
 
     def new_words(self, X: pd.DataFrame) -> Iterator[tuple[str, int, str]]:
@@ -102,7 +122,9 @@ class Schema:
                     yield column.name, int(new.sum()), str(X[column.name][new.idxmax()])
 
 
-def learn_schema(frame: pd.DataFrame, notes: list[str]) -> Schema:
+def learn_schema(
+    frame: pd.DataFrame, notes: list[str], date_format: str | None = None, decimal: str | None = None
+) -> Schema:
     """Return what the columns of a training table are; those that can say nothing are left out.
 
     Parameters
@@ -110,6 +132,10 @@ def learn_schema(frame: pd.DataFrame, notes: list[str]) -> Schema:
     frame : DataFrame of shape (n, d), n at least 1
     notes : list of str
         What was left out is added here.
+    date_format : str or None
+        The format of dates in text, tried before those that are recognised.
+    decimal : {".", ","} or None
+        The decimal mark of numbers in text that can be read in two ways.
 
     Returns
     -------
@@ -118,7 +144,7 @@ def learn_schema(frame: pd.DataFrame, notes: list[str]) -> Schema:
     columns: list[Column] = []
     dropped: list[str] = []
     for name in frame.columns:
-        column, reason = _learn(frame[name])
+        column, reason = _learn(plain_text(frame[name]), date_format, decimal)
         if reason:
             dropped.append(f"{name} ({reason})")
         else:
@@ -142,30 +168,51 @@ def is_unhashable(column: pd.Series) -> bool:
 
 
 def kind_of(column: pd.Series) -> str:
-    """Return what kind of column this is."""
+    """Return what kind of column this is; text is words, whatever is written in it."""
     types = require_pandas().api.types
-    if types.is_datetime64_any_dtype(column) or _stamps(column) is not None:
+    written = types.infer_dtype(column, skipna=True)
+    if types.is_datetime64_any_dtype(column) or (written in ("date", "datetime") and _is_date(column)):
         return DATE
     if types.is_timedelta64_dtype(column):
         return SPAN
-    written = types.infer_dtype(column, skipna=True)
     # pandas takes a column of gaps alone for one of any kind.
     is_number = types.is_numeric_dtype(column) or written in ("decimal", "boolean", "empty")
     return NUMBER if is_number else WORD
 
 
-def days(column: pd.Series, origin: str = "") -> pd.Series:
+def learn_kind(column: pd.Series, date_format: str | None, decimal: str | None) -> tuple[str, str]:
+    """Return the kind of a column, and the format that its text is read by.
+
+    Parameters
+    ----------
+    column : Series
+        As `plain_text` returns it.
+    date_format, decimal
+        As for `learn_schema`.
+    """
+    if not is_text(column):
+        return kind_of(column), ""
+    if read_numbers(column).dtype == "boolean":
+        return NUMBER, ""
+    if (mark := learn_decimal(column, decimal)) is not None:
+        return NUMBER, mark
+    if (form := learn_date_format(column, date_format)) is not None:
+        return DATE, form
+    return WORD, ""
+
+
+def days(column: pd.Series, origin: str = "", date_format: str = "") -> pd.Series:
     """Return dates as days since an origin, the first of them by default, and spans of time in days."""
     pandas = require_pandas()
     if not pandas.api.types.is_timedelta64_dtype(column):
-        stamps = _stamps(column)
+        stamps = _stamps(column, date_format)
         column = stamps - (pandas.Timestamp(origin) if origin else stamps.min())
     return column / pandas.Timedelta(days=1)
 
 
-def first_stamp(column: pd.Series) -> str:
+def first_stamp(column: pd.Series, date_format: str = "") -> str:
     """Return the first of a column's dates as an ISO timestamp, which days may be counted from."""
-    return str(_stamps(column).min().isoformat())
+    return str(_stamps(column, date_format).min().isoformat())
 
 
 def dates(numbers: np.ndarray, origin: str) -> np.ndarray:
@@ -184,70 +231,85 @@ def plain_floats(column: pd.Series) -> pd.Series:
     )
 
 
-def _learn(column: pd.Series) -> tuple[Column, str]:
+def _learn(column: pd.Series, date_format: str | None, decimal: str | None) -> tuple[Column, str]:
     """Return what a column is, and why it is to be left out, if it is."""
-    name, kind = str(column.name), NUMBER
+    name = str(column.name)
     if is_unhashable(column):
-        return Column(name, kind), "lists or records"
-    kind = kind_of(column)
+        return Column(name, NUMBER), "lists or records"
     if column.nunique() <= 1:
-        return Column(name, kind), "one value"
-    if kind == NUMBER and name.startswith("Unnamed:") and column.is_monotonic_increasing:
+        return Column(name, NUMBER), "one value"
+    kind, form = learn_kind(column, date_format, decimal)
+    if kind == NUMBER and name.startswith("Unnamed:") and _read_floats(column, form).is_monotonic_increasing:
         return Column(name, kind), "row numbers"
     if kind == WORD and column.nunique() > MANY_WORDS * len(column):
         return Column(name, kind), "words that hardly repeat"
     if kind == DATE:
-        return Column(name, kind, origin=first_stamp(column)), ""
+        return Column(name, kind, origin=first_stamp(column, form), format=form), ""
     if kind == WORD:
         return Column(name, kind, words=tuple(sorted(_read_words(column).unique()))), ""
-    return Column(name, kind), ""
+    return Column(name, kind, format=form), ""
 
 
-def _read(column: Column, values: pd.Series, commas: bool, first_row: int) -> pd.Series:
+def _read(column: Column, values: pd.Series, first_row: int) -> pd.Series:
     if is_unhashable(values):
         raise TableError(f'the column "{column.name}" holds lists or records, where {column.kind}s are due.')
+    values = plain_text(values)
     if column.kind == WORD:
         return _read_words(values)
-    read = {NUMBER: _read_floats, DATE: _read_dates, SPAN: _read_spans}[column.kind](column, values, commas)
-    _refuse(values.notna() & read.isna(), values, f"where {column.kind}s are due", first_row)
-    _refuse(~(read.abs() <= LARGEST) & read.notna(), values, "which is too large", first_row)
+    if column.kind == NUMBER:
+        read = _read_floats(values, column.format)
+    elif column.kind == DATE:
+        read = _read_dates(values, column.format, column.origin)
+    else:
+        read = _read_spans(values)
+    _refuse(values.notna() & read.isna(), values, column, f"where {column.kind}s are due", first_row)
+    _refuse(~(read.abs() <= LARGEST) & read.notna(), values, column, "which is too large", first_row)
     return read
 
 
-def _refuse(wrong: pd.Series, values: pd.Series, why: str, first_row: int) -> None:
-    """Complain of the first row that is wrong."""
+def _refuse(wrong: pd.Series, values: pd.Series, column: Column, why: str, first_row: int) -> None:
+    """Refuse the first row that is wrong."""
     wrong = wrong.to_numpy(dtype=bool)
     if wrong.any():
         row = int(np.argmax(wrong))
+        value = values.iloc[row]
         raise TableError(
-            f'the column "{values.name}" holds "{values.iloc[row]}" in row {first_row + row + 1:,}, {why}.'
+            f'the column "{values.name}" holds "{value}" in row {first_row + row + 1:,}, {why}'
+            f"{format_hint(column, str(value))}."
         )
+
+
+def format_hint(column: Column, value: str) -> str:
+    """Name the format that a column is read by, and the option for another, if the value looks like one."""
+    if column.kind == NUMBER and NUMBER_LIKE.fullmatch(value):
+        marks = {",": "with decimal commas", ".": "with decimal points"}
+        known = marks.get(column.format, "where they can be read in one way")
+        return f"; numbers are read {known}: --decimal names another decimal mark (decimal= in Python)"
+    if column.kind == DATE and DATE_LIKE.fullmatch(value):
+        known = column.format or "2024-12-31"
+        return f"; dates are read as {known}: --date-format names another format (date_format= in Python)"
+    return ""
 
 
 def _read_words(values: pd.Series) -> pd.Series:
     return values.astype(object).where(values.notna(), "").astype(str).astype(object)
 
 
-def _read_floats(column: Column, values: pd.Series, commas: bool) -> pd.Series:
+def _read_floats(values: pd.Series, decimal: str) -> pd.Series:
     if is_text(values):
-        numbers = read_numbers(values, commas)
-        flags = values.astype(object).str.strip().str.lower().map(FLAGS)
-        return plain_floats(numbers.where(numbers.notna(), flags.astype("boolean").astype("Float64")))
+        return plain_floats(read_numbers(values, decimal))
     if kind_of(values) != NUMBER:
         return require_pandas().Series(np.nan, index=values.index)
     return plain_floats(values)
 
 
-def _read_dates(column: Column, values: pd.Series, commas: bool) -> pd.Series:
-    pandas = require_pandas()
-    if is_text(values):
-        values = pandas.to_datetime(values, utc=True, errors="coerce", format="ISO8601")
-    if not values.notna().any() or kind_of(values) != DATE:
-        return pandas.Series(np.nan, index=values.index)
-    return days(values, column.origin)
+def _read_dates(values: pd.Series, date_format: str, origin: str) -> pd.Series:
+    if not values.notna().any() or not (is_text(values) or kind_of(values) == DATE):
+        return require_pandas().Series(np.nan, index=values.index)
+    return days(values, origin, date_format)
 
 
-def _read_spans(column: Column, values: pd.Series, commas: bool) -> pd.Series:
+def _read_spans(values: pd.Series) -> pd.Series:
     pandas = require_pandas()
     if is_text(values):
         values = pandas.to_timedelta(values, errors="coerce")
@@ -256,16 +318,13 @@ def _read_spans(column: Column, values: pd.Series, commas: bool) -> pd.Series:
     return days(values)
 
 
-def _stamps(column: pd.Series) -> Any:
-    """Return dates, or ISO dates in writing, as UTC timestamps, and None for any other column."""
-    pandas = require_pandas()
-    if pandas.api.types.is_datetime64_any_dtype(column):
-        return pandas.to_datetime(column, utc=True)
-    written = is_all(column, ISO_DATE) and bool(column.notna().any())
-    if not written and pandas.api.types.infer_dtype(column, skipna=True) not in ("date", "datetime"):
-        return None
-    stamps = pandas.to_datetime(
-        column, utc=True, errors="coerce", **({"format": "ISO8601"} if written else {})
-    )
-    # What is no date after all, such as a 31st of June, is a word.
-    return stamps if bool((stamps.notna() == column.notna()).all()) else None
+def _stamps(column: pd.Series, date_format: str = "") -> pd.Series:
+    """Return a column of dates, or of text with dates in it, as timestamps in UTC."""
+    if is_text(column):
+        return read_dates(column, date_format)
+    return require_pandas().to_datetime(column, utc=True, errors="coerce")
+
+
+def _is_date(column: pd.Series) -> bool:
+    """Tell whether all dates of a column are in the range of pandas."""
+    return bool((_stamps(column).notna() == column.notna()).all())

@@ -100,6 +100,9 @@ def predict_file(
     keep: Sequence[str] = (),
     coverage: float | None = None,
     strict: bool = False,
+    date_format: str | None = None,
+    decimal: str | None = None,
+    encoding: str = "utf-8",
     batch_rows: int = BATCH_ROWS,
     progress: Callable[[int, int | None], None] | None = None,
 ) -> Predicted:
@@ -118,6 +121,8 @@ def predict_file(
         Instead of the model's own.
     strict : bool, default=False
         Whether columns and words that the model was not trained on are refused instead of noted.
+    date_format, decimal, encoding
+        As those of `TableModel.predict`.
     batch_rows : int, default=65536
     progress : callable, optional
         Called with the rows done and, where the file says, the rows there are.
@@ -130,9 +135,10 @@ def predict_file(
     coverage = model.coverage if coverage is None else coverage
     check_coverage(model, coverage)
     check_output(out)
+    model = model.with_formats(date_format, decimal)
     if out.exists() and source.exists() and out.samefile(source):
         raise TableError(f"{out} is the table itself: name another output.")
-    with open_table(source, batch_rows) as stream:
+    with open_table(source, batch_rows, encoding) as stream:
         tally = predict_stream(
             model, stream, source, out, keep=keep, coverage=coverage, strict=strict, progress=progress
         )
@@ -177,7 +183,7 @@ def predict_stream(
         for batch in stream.batches:
             first_row = stream.first_row + tally.rows
             kept = writer.keep(batch.select(list(keep)))
-            columns = _predict_batch(model, batch, stream.commas, coverage, strict, first_row, tally)
+            columns = _predict_batch(model, batch, coverage, strict, first_row, tally)
             writer.write(kept, columns)
             tally.rows += batch.num_rows
             if progress is not None:
@@ -243,13 +249,12 @@ def _output_names(model: TableModel) -> list[str]:
 def _predict_batch(
     model: TableModel,
     batch: pa.RecordBatch,
-    commas: bool,
     coverage: float,
     strict: bool,
     first_row: int,
     tally: Tally,
 ) -> dict[str, Any]:
-    X = model.schema.read(batch.select(model.schema.names).to_pandas(), commas, first_row)
+    X = model.schema.read(batch.select(model.schema.names).to_pandas(), first_row)
     for name, count, first in model.schema.new_words(X):
         tally.new[name] += count
         tally.first.setdefault(name, first)

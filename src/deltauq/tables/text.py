@@ -1,4 +1,4 @@
-"""Columns of text: what is written in them as numbers, flags or dates."""
+"""Columns of text: the numbers, flags and dates that are written in them."""
 
 from __future__ import annotations
 
@@ -9,80 +9,231 @@ from deltauq.tables.errors import TableError, require_pandas
 if TYPE_CHECKING:
     import pandas as pd
 
-COMMA_NUMBER = r"\s*[+-]?\d+(,\d+)?([eE][+-]?\d+)?\s*"
-THOUSANDS = r"\s*[+-]?[1-9]\d{0,2},\d{3}\s*"
-BELOW_THOUSAND = r"\s*[+-]?\d{1,3}\s*"
+MISSING = [
+    *("", "?", "NA", "N/A", "n/a", "NaN", "nan", "-nan", "-NaN", "None", "none", "NULL", "null", "<NA>"),
+    *("#N/A", "#NA", "#N/A N/A", "1.#IND", "1.#QNAN", "-1.#IND", "-1.#QNAN"),
+]
+"""Text that stands for a missing value."""
+DECIMALS = (".", ",")
 ISO_DATE = r"\s*\d{4}-\d\d-\d\d([T ]\d\d:\d\d.*)?\s*"
+DATE_FORMATS = {
+    "D.D.Y": ("%d.%m.%Y",),
+    "D/D/Y": ("%d/%m/%Y", "%m/%d/%Y"),
+    "D-D-Y": ("%d-%m-%Y", "%m-%d-%Y"),
+    "Y.D.D": ("%Y.%m.%d",),
+    "Y/D/D": ("%Y/%m/%d",),
+    "Y-D-D": ("%Y-%m-%d",),
+    "D.D.D": ("%d.%m.%y",),
+    "D/D/D": ("%d/%m/%y", "%m/%d/%y", "%y/%m/%d"),
+    "D-D-D": ("%d-%m-%y", "%m-%d-%y", "%y-%m-%d"),
+}
+"""From the shape of a date to its possible formats: Y is four digits, D one or two. Points are day first."""
+TIME_FORMATS = {
+    "": "",
+    " D:D": " %H:%M",
+    " D:D:D": " %H:%M:%S",
+    " D:D AM": " %I:%M %p",
+    " D:D:D AM": " %I:%M:%S %p",
+}
 FLAGS = {"true": True, "false": False}
 MOSTLY = 0.9
-"""A column of text of which so large a share, but not all, is numbers is taken for a mistake."""
-
-
-def typed(column: pd.Series, commas: bool = False) -> pd.Series:
-    """Return text as numbers or flags where all of it is written so, and any other as it is.
-
-    Parameters
-    ----------
-    column : Series of str, with None where values are missing
-    commas : bool
-        Whether numbers may have decimal commas.
-
-    Returns
-    -------
-    column : Series of int64, float64, boolean or object
-    """
-    numbers = read_numbers(column, commas)
-    given = column.notna()
-    unread = given & numbers.isna()
-    if not bool(given.any()):
-        return column.astype("float64")
-    if not bool(unread.any()):
-        if commas:
-            _refuse_thousands(column[given])
-        return numbers
-    flags = column.str.strip().str.lower().map(FLAGS)
-    if bool((flags.notna() == given).all()):
-        return flags.astype("boolean")
-    if 1 - int(unread.sum()) / int(given.sum()) >= MOSTLY:
-        first = unread.idxmax()
-        raise TableError(
-            f'the column "{column.name}" is numbers but for {int(unread.sum()):,} of {int(given.sum()):,} '
-            f'values, the first of them "{column[first]}" in row {first + 1:,}: mend or empty them.'
-        )
-    return column
-
-
-def _refuse_thousands(column: pd.Series) -> None:
-    """Refuse commas that look like separators of thousands: with three digits behind, and not below."""
-    if not is_text(column):
-        return
-    thousands, small = (column.str.fullmatch(pattern) for pattern in (THOUSANDS, BELOW_THOUSAND))
-    if bool((thousands | small).all() and thousands.any() and small.any()):
-        first = column[thousands].iloc[0].strip()
-        raise TableError(
-            f'the column "{column.name}" has numbers such as {first}, where the comma may separate thousands '
-            "or decimals: write them without, or decimals with a point."
-        )
-
-
-def read_numbers(column: pd.Series, commas: bool = False) -> pd.Series:
-    """Return the numbers that are written in a column of text, with NaN for what is none."""
-    pandas = require_pandas()
-    try:
-        return pandas.to_numeric(column)
-    except (ValueError, TypeError):
-        pass
-    if commas:
-        written = column.str.fullmatch(COMMA_NUMBER, na=False).astype(bool)
-        column = column.where(~written, column.str.replace(",", "."))
-    return pandas.to_numeric(column, errors="coerce")
+"""A column of text of which so large a share, but not all, is numbers or dates is taken for a mistake."""
 
 
 def is_text(column: pd.Series) -> bool:
-    """Tell whether a column is made of strings and gaps."""
+    """Tell whether a column is made of strings and missing values."""
     return bool(require_pandas().api.types.infer_dtype(column, skipna=True) == "string")
 
 
-def is_all(column: pd.Series, pattern: str) -> bool:
-    """Tell whether a column is made of strings of one pattern, and gaps."""
-    return is_text(column) and bool(column.dropna().str.fullmatch(pattern).all())
+def is_plain_numbers(column: pd.Series) -> bool:
+    """Tell whether a column is text that pandas reads as numbers."""
+    if not is_text(column):
+        return False
+    try:
+        require_pandas().to_numeric(column)
+    except (ValueError, TypeError):
+        return False
+    return True
+
+
+def plain_text(column: pd.Series) -> pd.Series:
+    """Return a column of text as Python strings, with None for missing values; any other column as it is."""
+    if not is_text(column):
+        return column
+    column = column.astype(object)
+    return column.where(column.notna() & ~column.isin(MISSING), None)
+
+
+def check_formats(date_format: str | None = None, decimal: str | None = None) -> None:
+    """Refuse formats that mean nothing."""
+    if decimal not in (None, *DECIMALS):
+        raise TableError(f'decimal must be "." or ",", got {decimal!r}.')
+    if date_format is not None:
+        try:
+            require_pandas().to_datetime(["x"], format=date_format, errors="coerce")
+        except ValueError as error:
+            raise TableError(f'"{date_format}" is no format of dates, such as %d.%m.%Y: {error}.') from error
+
+
+def learn_decimal(column: pd.Series, decimal: str | None = None) -> str | None:
+    """Return the decimal mark of the numbers in a column of text, or None if it has other text, too.
+
+    Parameters
+    ----------
+    column : Series of str, with None for missing values
+    decimal : {".", ","} or None
+        How to read numbers that can be read in two ways, such as 1,250.
+
+    Returns
+    -------
+    decimal : {"", ".", ","} or None
+        With "." or ",", the other of the two may separate thousands; "" if the numbers have neither, or
+        points as decimal marks only.
+    """
+    column = column.dropna()
+    found = {mark: _read_as(column, mark) for mark in DECIMALS}
+    fits = {mark: bool(found[mark].notna().all()) for mark in DECIMALS}
+    if not any(fits.values()):
+        numbers = max(found.values(), key=lambda numbers: numbers.notna().sum())
+        if numbers.notna().mean() >= MOSTLY:
+            raise _unread(column, numbers, "numbers")
+        return None
+    if decimal and fits[decimal]:
+        return decimal
+    has_comma, has_point = _has(column, ","), _has(column, ".")
+    if all(fits.values()) and (has_comma.any() or (has_point.any() and not has_point.all())):
+        raise _ambiguous_number(column[has_comma | has_point])
+    if fits["."]:
+        return "." if has_comma.any() else ""
+    return ","
+
+
+def check_points(column: pd.Series) -> None:
+    """Refuse numbers such as 1.250 in a table that has decimal commas elsewhere."""
+    column = plain_text(column).dropna()
+    has_point = _has(column, ".") if is_text(column) else column.isna()
+    if has_point.any() and _read_as(column, ",").notna().all():
+        raise _ambiguous_number(column[has_point])
+
+
+def read_numbers(column: pd.Series, decimal: str = "") -> pd.Series:
+    """Return the numbers or flags in a column of text, with missing values for anything else.
+
+    Parameters
+    ----------
+    column : Series of str, with None for missing values
+    decimal : {"", ".", ","}
+        As from `learn_decimal`. With "", commas are read where a number can be read in one way only.
+
+    Returns
+    -------
+    numbers : Series of int64, float64 or boolean
+    """
+    if decimal != ",":
+        try:
+            return require_pandas().to_numeric(column)
+        except (ValueError, TypeError):
+            pass  # not all are plain numbers
+    flags = column.str.strip().str.lower().map(FLAGS)
+    if bool(flags.notna().any()) and bool((flags.notna() == column.notna()).all()):
+        return flags.astype("boolean")
+    numbers = _read_as(column, decimal or ".")
+    if not decimal and bool((numbers.isna() & column.notna()).any() or _has(column, ",").any()):
+        others = _read_as(column, ",")
+        ambiguous = _has(column, ",") & numbers.notna() & others.notna()
+        numbers = numbers.where(numbers.notna(), others).mask(ambiguous)
+    if bool(flags.notna().any()):
+        numbers = numbers.where(numbers.notna(), flags.astype("boolean").astype("Float64"))
+    return numbers
+
+
+def learn_date_format(column: pd.Series, date_format: str | None = None) -> str | None:
+    """Return the format of the dates in a column of text, or None if it has other text, too.
+
+    Parameters
+    ----------
+    column : Series of str, with None for missing values
+    date_format : str or None
+        A format of `datetime.strptime` that is tried first.
+
+    Returns
+    -------
+    date_format : str or None
+        "" is ISO 8601.
+    """
+    column = column.dropna()
+    shapes = column.str.strip().drop_duplicates()
+    for pattern, shape in ((r"\d{4}", "Y"), (r"\d\d?", "D"), ("(?i)[ap]m$", "AM")):
+        shapes = shapes.str.replace(pattern, shape, regex=True)
+    present = set(shapes)
+    likely = [
+        form + time_form
+        for date_shape, forms in DATE_FORMATS.items()
+        for time_shape, time_form in TIME_FORMATS.items()
+        if date_shape + time_shape in present
+        for form in forms
+    ]
+    first = ["", date_format] if date_format else [""]
+    found = {form: read_dates(column, form) for form in (*first, *likely)}
+    fitting = [form for form in found if found[form].notna().all()]
+    if not fitting:
+        best = max(found, key=lambda form: found[form].notna().sum())
+        is_date = require_pandas().DataFrame(found).notna().any(axis=1)
+        if is_date.mean() >= MOSTLY:
+            raise _unread(column, found[best], f"dates in the format {best or 'ISO 8601'}")
+        return None
+    if fitting[0] not in first and len(fitting) > 1:
+        raise TableError(
+            f'the column "{column.name}" has dates such as {column.iloc[0].strip()}, which may be '
+            f"{' or '.join(fitting)}: name the format by --date-format (date_format= in Python)."
+        )
+    return fitting[0]
+
+
+def read_dates(column: pd.Series, date_format: str = "") -> pd.Series:
+    """Return the dates in a column of text as timestamps in UTC, with NaT for anything else.
+
+    Parameters
+    ----------
+    column : Series of str, with None for missing values
+    date_format : str
+        As from `learn_date_format`. Dates in ISO 8601 are read in any case.
+    """
+    pandas = require_pandas()
+    iso = column.where(column.str.fullmatch(ISO_DATE, na=False).astype(bool), None)
+    dates = pandas.to_datetime(iso, utc=True, errors="coerce", format="ISO8601")
+    if date_format:
+        others = pandas.to_datetime(column.str.strip(), utc=True, errors="coerce", format=date_format)
+        dates = dates.where(dates.notna(), others)
+    return dates
+
+
+def _read_as(column: pd.Series, decimal: str) -> pd.Series:
+    """Return the numbers in a column of text by their decimal mark, and NaN for what is none."""
+    group = "." if decimal == "," else ","
+    grouped = rf"\s*[+-]?[1-9]\d{{0,2}}(\{group}\d{{3}})+(\{decimal}\d*)?([eE][+-]?\d+)?\s*"
+    has_group = _has(column, group)
+    text = column.where(~has_group | column.str.fullmatch(grouped, na=False).astype(bool), None)
+    if decimal == "," or bool(has_group.any()):
+        text = text.str.replace(group, "", regex=False).str.replace(decimal, ".", regex=False)
+    return require_pandas().to_numeric(text, errors="coerce")
+
+
+def _has(column: pd.Series, mark: str) -> pd.Series:
+    return column.str.contains(mark, regex=False, na=False).astype(bool)
+
+
+def _ambiguous_number(column: pd.Series) -> TableError:
+    return TableError(
+        f'the column "{column.name}" has numbers such as {column.iloc[0].strip()}, where the mark may be '
+        "that of thousands or of decimals: name the decimal mark by --decimal (decimal= in Python)."
+    )
+
+
+def _unread(column: pd.Series, read: pd.Series, what: str) -> TableError:
+    unread = read.isna()
+    first = unread.idxmax()
+    return TableError(
+        f'the column "{column.name}" is {what} but for {int(unread.sum()):,} of {len(column):,} values, '
+        f'the first of them "{column[first]}" in row {first + 1:,}: fix or empty them.'
+    )

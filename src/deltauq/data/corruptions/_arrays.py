@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from deltauq._install import install_command
+
 SIDE = 32
 """Height and width of the images, in pixels: the severities are meant for these."""
 
@@ -39,7 +41,7 @@ def pillow() -> Any:
     try:
         from PIL import Image
     except ImportError as error:
-        raise ImportError("this corruption needs Pillow: pip install 'deltauq[images]'") from error
+        raise ImportError(f"this corruption needs Pillow: {install_command('images')}") from error
     return Image
 
 

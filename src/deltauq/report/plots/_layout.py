@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from deltauq._install import install_command
 from deltauq.report import _colours as colours
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ def empty_figure(*, x_title: str, y_title: str) -> Figure:
     try:
         import plotly.graph_objects as go
     except ModuleNotFoundError as error:
-        message = "figures need plotly: pip install 'deltauq[report]'"
+        message = f"figures need plotly: {install_command('report')}"
         raise ModuleNotFoundError(message, name="plotly") from error
     axis: dict[str, Any] = {
         "gridcolor": colours.GRID,

@@ -1,0 +1,55 @@
+"""The command that installs an extra of this package, from where the package itself was installed."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+import sys
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+NAME = "deltauq"
+
+
+def install_command(extras: str) -> str:
+    """Return the command that adds extras, such as "cli,report", to this installation.
+
+    The package may come from a folder, a wheel or a repository, which an index does not have. pip is that of
+    the Python that runs.
+    """
+    pip = shutil.which("pip")
+    is_ours = pip is not None and Path(pip).parent == Path(sys.executable).parent
+    return f"{'pip' if is_ours else f'{shlex.quote(sys.executable)} -m pip'} install {_requirement(extras)}"
+
+
+def _requirement(extras: str) -> str:
+    """Return what pip is to install: a folder, an address or a name."""
+    package = f"{NAME}[{extras}]"
+    origin = _origin()
+    path = Path(unquote(urlsplit(origin.get("url", "")).path))
+    if "dir_info" in origin and (path / "pyproject.toml").exists():
+        editable = "-e " if origin["dir_info"].get("editable") else ""
+        return f"{editable}{_quoted(f'{path}[{extras}]')}"
+    if "vcs_info" in origin:
+        vcs = origin["vcs_info"]
+        return _quoted(f"{package} @ {vcs['vcs']}+{origin['url']}@{vcs['commit_id']}")
+    if "archive_info" in origin and (not origin["url"].startswith("file:") or path.exists()):
+        return _quoted(f"{package} @ {origin['url']}")
+    return _quoted(package)
+
+
+def _origin() -> dict[str, Any]:
+    """Return what pip has noted of where the package came from (direct_url.json), empty for an index."""
+    try:
+        noted = distribution(NAME).read_text("direct_url.json")
+    except PackageNotFoundError:
+        # Run from its sources, which were not installed.
+        return {"url": Path(__file__).parents[2].as_uri(), "dir_info": {}}
+    return json.loads(noted) if noted else {}
+
+
+def _quoted(text: str) -> str:
+    return f"'{text}'" if "'" not in text else shlex.quote(text)

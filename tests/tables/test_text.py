@@ -1,0 +1,286 @@
+"""Dates and numbers in text: recognised where they can be read in one way, else refused with what to do."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import deltauq
+from deltauq.tables import TableError, evaluate, fit, predict_file
+from deltauq.tables.folder import METADATA, _digest
+from deltauq.tables.problem import load_table
+from deltauq.tables.text import learn_date_format, learn_decimal, read_dates, read_numbers
+
+
+def text(*values):
+    return pd.Series(values, dtype=object, name="column")
+
+
+def german(number):
+    return f"{number:,.2f}".translate(str.maketrans(",.", ".,"))
+
+
+@pytest.fixture(scope="module")
+def sales():
+    """A table as a spreadsheet in German writes it: semicolons, decimal commas, days first."""
+    rng = np.random.default_rng(0)
+    n = 80
+    days = pd.Timestamp("2021-01-01") + pd.to_timedelta(rng.integers(0, 700, n), unit="D")
+    area = rng.uniform(20, 200, n).round(1)
+    return pd.DataFrame(
+        {
+            "sold": days.strftime("%d.%m.%Y"),
+            "area": [f"{value:.1f}".replace(".", ",") for value in area],
+            "rooms": rng.integers(1, 7, n),
+            "town": np.where(rng.random(n) < 0.2, "?", rng.choice(["Ulm", "Bern"], n)),
+            "price": [german(value) for value in 3000 * area + rng.normal(0, 9000, n)],
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def file(sales, tmp_path_factory):
+    path = tmp_path_factory.mktemp("sales") / "sales.csv"
+    sales.to_csv(path, sep=";", index=False)
+    return path
+
+
+@pytest.fixture(scope="module")
+def model(file):
+    return fit(file, "price", model="linear")
+
+
+# -- numbers ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("values", "decimal", "numbers"),
+    [
+        (["1", "-2.5", "3e2"], "", [1.0, -2.5, 300.0]),
+        (["1,5", "-20,25", "3"], ",", [1.5, -20.25, 3.0]),
+        (["2.450,00", "13.900,5", " 80 "], ",", [2450.0, 13900.5, 80.0]),
+        (["1.234.567", "1,5e3"], ",", [1234567.0, 1500.0]),
+        (["2,450.00", "80.5"], ".", [2450.0, 80.5]),
+        (["1,234,567", "8"], ".", [1234567.0, 8.0]),
+    ],
+)
+def test_the_decimal_mark_is_found_from_all_numbers_of_a_column(values, decimal, numbers):
+    column = text(*values, None)
+    assert learn_decimal(column) == decimal
+    np.testing.assert_array_equal(read_numbers(column, decimal).astype(float), [*numbers, np.nan])
+
+
+@given(st.lists(st.integers(-(10**9), 10**9), min_size=1, max_size=20), st.sampled_from(",."))
+def test_grouped_numbers_survive_text(cents, decimal):
+    numbers = [value / 100 for value in cents]
+    written = text(*(german(value) if decimal == "," else f"{value:,.2f}" for value in numbers))
+    assert read_numbers(written, decimal).tolist() == numbers
+    found = learn_decimal(written)
+    assert read_numbers(written, found).tolist() == numbers
+
+
+@pytest.mark.parametrize("values", [["1,250", "2,375"], ["8,000", "800"], ["1.250", "800"]])
+def test_numbers_that_can_be_read_in_two_ways_need_the_option(values):
+    with pytest.raises(TableError, match=rf'"column" has numbers such as {values[0]}.*--decimal'):
+        learn_decimal(text(*values))
+    for decimal in ",.":
+        assert learn_decimal(text(*values), decimal) == decimal
+        group = "," if decimal == "." else "."
+        expected = [float(value.replace(group, "").replace(",", ".")) for value in values]
+        assert read_numbers(text(*values), decimal).tolist() == expected
+
+
+def test_points_of_thousands_beside_decimal_commas_need_the_option(tmp_path):
+    path = tmp_path / "cars.csv"
+    rows = "".join(f"{9 + k}.{k:03d};{k},5;{k}\n" for k in range(20))
+    path.write_text(f"km;litres;price\n{rows}")
+    with pytest.raises(TableError, match=r'"km" has numbers such as 9\.000.*--decimal'):
+        load_table(path, "price")
+    assert load_table(path, "price", decimal=",").X.km.tolist() == [(9 + k) * 1000 + k for k in range(20)]
+    assert load_table(path, "price", decimal=".").X.km[1] == 10.001
+
+
+def test_without_a_known_mark_each_number_is_read_for_itself():
+    found = read_numbers(text("1.5", "1,5", "2.450,00", "2,450.00", "1,250", "x"))
+    np.testing.assert_array_equal(found, [1.5, 1.5, 2450.0, 2450.0, np.nan, np.nan])
+
+
+def test_numbers_but_for_a_few_are_refused_with_the_row(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text("area;price\n" + "".join(f"{k},5;{k}\n" for k in range(1, 30)) + "wide;30\n")
+    with pytest.raises(TableError, match=r'"area" is numbers but for 1 of 30 values, .* "wide" in row 30'):
+        load_table(path, "price")
+
+
+# -- dates --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("values", "date_format"),
+    [
+        (["2021-03-01", "2021-03-04T10:00"], ""),
+        (["01.03.2021", "4.3.2021"], "%d.%m.%Y"),
+        (["01.03.21", "04.03.21"], "%d.%m.%y"),
+        (["01/03/2021", "13/03/2021"], "%d/%m/%Y"),
+        (["03/01/2021", "03/13/2021"], "%m/%d/%Y"),
+        (["03-01-2021", "03-13-2021"], "%m-%d-%Y"),
+        (["2021/03/01", "2021/03/13"], "%Y/%m/%d"),
+        (["01.03.2021 14:05", "04.03.2021 09:00"], "%d.%m.%Y %H:%M"),
+        (["03/01/2021 2:05:10 PM", "03/13/2021 11:00:00 am"], "%m/%d/%Y %I:%M:%S %p"),
+    ],
+)
+def test_formats_of_dates_are_found_from_all_values_of_a_column(values, date_format):
+    column = text(*values, None)
+    assert learn_date_format(column) == date_format
+    found = read_dates(column, date_format)
+    assert found[0].date().isoformat() == "2021-03-01" and found.isna().tolist() == [False, False, True]
+
+
+@pytest.mark.parametrize("values", [["01/03/2021", "04/05/2021"], ["01-03-21", "04-05-21"]])
+def test_dates_that_can_be_read_in_two_ways_need_the_option(values):
+    with pytest.raises(TableError, match=f"dates such as {values[0]}, .*--date-format"):
+        learn_date_format(text(*values))
+    chosen = "%m/%d/%Y" if "/" in values[0] else "%d-%m-%y"
+    assert learn_date_format(text(*values), chosen) == chosen
+
+
+def test_other_formats_are_named(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text("day,area,price\n" + "".join(f"{k} Mar 2021,{k},{k}.5\n" for k in range(1, 30)))
+    table = load_table(path, "price", date_format="%d %b %Y")
+    assert table.X.day.tolist() == list(range(29)) and table.schema.columns[0].format == "%d %b %Y"
+    with pytest.raises(TableError, match=r'no column has dates in the format "%d.%m.%Y"'):
+        load_table(path, "price", date_format="%d.%m.%Y")
+    with pytest.raises(TableError, match='"%Q" is no format'):
+        load_table(path, "price", date_format="%Q")
+
+
+@pytest.mark.parametrize("odd", ["31.06.2021", "06/30/2021", "soon"])
+def test_dates_but_for_a_few_are_refused_with_the_row(odd):
+    column = text(*(f"{day:02d}.03.2021" for day in range(1, 30)), odd)
+    with pytest.raises(TableError, match=f'but for 1 of 30 values, the first of them "{odd}" in row 30'):
+        learn_date_format(column)
+
+
+@pytest.mark.parametrize("values", [["1.2.3", "1.2.10"], ["45/99/2021", "1/1/1"], ["a.b.2021", "10.0.0.1"]])
+def test_codes_are_no_dates(values):
+    assert learn_date_format(text(*values)) is None
+
+
+# -- tables -------------------------------------------------------------------------------------------------
+
+
+def test_dates_and_numbers_are_learnt_and_told(model, sales):
+    formats = {column.name: (column.kind, column.format) for column in model.schema.columns}
+    assert formats == {
+        "sold": ("date", "%d.%m.%Y"),
+        "area": ("number", ","),
+        "rooms": ("number", ""),
+        "town": ("word", ""),
+    }
+    assert (model.task, model.target_format) == ("regression", ",")
+    for words in ("%d.%m.%Y: sold (--date-format)", '",": price, area (--decimal)'):
+        assert any(words in note for note in model.report["notes"])
+
+
+def test_dates_as_targets_are_no_classes(file, sales):
+    model = fit(file, "sold", model="linear")
+    days = pd.to_datetime(sales.sold, format="%d.%m.%Y", utc=True)
+    assert (model.task, model.target_format) == ("regression", "%d.%m.%Y")
+    assert pd.Timestamp(model.origin) == days.min()
+    found = evaluate(model, file)
+    error = (model.predict(file).prediction - days.dt.tz_localize(None)).abs() / pd.Timedelta(days=1)
+    assert found.judged.metrics["mae"] == pytest.approx(error.mean(), rel=1e-6)
+
+
+@pytest.mark.parametrize("options", [{}, {"dtype": str}, {"keep_default_na": False}, {"dtype": "string"}])
+def test_a_file_and_its_frame_give_the_same_model(options, model, file):
+    frame = pd.read_csv(file, sep=";", **options)
+    other = fit(frame, "price", model="linear")
+    assert other.report["sha256"] == model.report["sha256"]
+    assert other.schema == model.schema or options == {}  # pandas has read the points of its numbers
+    expected = model.predict(file)
+    for table in (file, frame):
+        pd.testing.assert_frame_equal(other.predict(table), expected)
+        pd.testing.assert_frame_equal(model.predict(table), expected)
+    assert evaluate(other, frame).numbers() == evaluate(model, file).numbers()
+
+
+def test_text_of_plain_numbers_among_numbers_is_categories():
+    frame = pd.DataFrame(
+        {"zip": ["01234", "89073"] * 20, "area": np.arange(40.0), "price": np.arange(40) / 7}
+    )
+    table = load_table(frame, "price")
+    assert table.schema.columns[0].kind == "word" and set(table.X.zip) == {"01234", "89073"}
+    labels = load_table(frame.assign(price=["0", "1"] * 20), "price")
+    assert (labels.task, labels.labels) == ("classification", "string")
+    assert load_table(frame.astype(str), "price").schema.columns[0].kind == "number"
+
+
+def test_a_folder_keeps_the_formats(model, file, tmp_path):
+    model.save(tmp_path / "model")
+    again = deltauq.load(tmp_path / "model")
+    assert (again.schema, again.target_format) == (model.schema, model.target_format)
+    predict_file(again, file, tmp_path / "out.parquet", batch_rows=7)
+    pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "out.parquet"), model.predict(file))
+
+
+@pytest.mark.parametrize(
+    ("change", "words", "option"),
+    [
+        (
+            {"sold": "03/14/2021"},
+            '"03/14/2021" in row 1, where dates are due; .*%d.%m.%Y: --date-format',
+            None,
+        ),
+        ({"sold": "03/14/2021"}, None, {"date_format": "%m/%d/%Y"}),
+        ({"area": "1500.5"}, '"1500.5" in row 1, where numbers are due; .*commas: --decimal', None),
+        ({"area": "1500.5"}, None, {"decimal": "."}),
+        ({"sold": "2021-03-14"}, None, None),
+    ],
+)
+def test_later_tables_are_read_by_the_formats_of_the_first(change, words, option, model, sales, tmp_path):
+    path = tmp_path / "new.csv"
+    sales.assign(**change).to_csv(path, index=False)
+    out = tmp_path / "out.csv"
+    if words:
+        for predict in (model.predict, lambda path: predict_file(model, path, out)):
+            with pytest.raises(TableError, match=words):
+                predict(path)
+        assert not out.exists()
+        return
+    typed = {"sold": pd.Timestamp("2021-03-14"), "area": 1500.5}
+    expected = model.predict(sales.assign(**{name: typed[name] for name in change}))
+    pd.testing.assert_frame_equal(model.predict(path, **(option or {})), expected)
+    predict_file(model, path, out, **(option or {}))
+    pd.testing.assert_frame_equal(pd.read_csv(out), expected)
+
+
+def test_what_is_ambiguous_later_is_read_as_the_first_table_says(model, sales):
+    later = sales.assign(area="1,250", sold="04.05.2021")
+    read = model.schema.read(later)
+    assert set(read.area) == {1.25}
+    assert set(read.sold) == {
+        (pd.Timestamp("2021-05-04", tz="UTC") - pd.Timestamp(model.schema.columns[0].origin)).days
+    }
+
+
+@pytest.mark.parametrize(
+    ("column", "form"), [(0, "%Q"), (0, ["%d"]), (1, ";"), (1, "%d"), (3, ","), (None, "%d"), (None, 1)]
+)
+def test_a_folder_with_a_format_that_means_nothing_is_refused(column, form, model, tmp_path):
+    model.save(tmp_path / "model")
+    path = tmp_path / "model" / METADATA
+    metadata = json.loads(path.read_text())
+    assert metadata["target_format"] == ","
+    assert [found["format"] for found in metadata["schema"]] == ["%d.%m.%Y", ",", "", ""]
+    if column is None:
+        metadata["target_format"] = form
+    else:
+        metadata["schema"][column]["format"] = form
+    path.write_text(json.dumps({**metadata, "sha256": _digest(metadata)}))
+    with pytest.raises(deltauq.tables.ModelFolderError, match="describes no model"):
+        deltauq.load(tmp_path / "model")
