@@ -186,6 +186,16 @@ def test_dates_and_numbers_are_learnt_and_told(model, sales):
         assert any(words in note for note in model.report["notes"])
 
 
+def test_dates_are_classes_only_if_they_are_asked_to_be(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text("area,sold\n" + "".join(f"{k},0{1 + k % 2}/03/2021\n" for k in range(40)))
+    with pytest.raises(TableError, match="--date-format"):
+        load_table(path, "sold", "classification")
+    table = load_table(path, "sold", "classification", date_format="%d/%m/%Y")
+    assert set(table.y) == {"01/03/2021", "02/03/2021"} and table.target_format == ""
+    assert load_table(path, "sold", date_format="%d/%m/%Y").task == "regression"
+
+
 def test_dates_as_targets_are_no_classes(file, sales):
     model = fit(file, "sold", model="linear")
     days = pd.to_datetime(sales.sold, format="%d.%m.%Y", utc=True)

@@ -137,6 +137,8 @@ def load_table(
     if date_format is not None and date_format not in formats.values():
         raise TableError(f'no column has dates in the format "{date_format}".')
     notes += _format_notes(formats)
+    if not origin and target_format not in DECIMALS:
+        target_format = ""  # dates as classes stay text
     X = schema.read(features).reset_index(drop=True)
     return UserTable(X, y, task, schema, labels, origin, target_format, notes)
 
@@ -201,13 +203,7 @@ def _read_target(
     if task == CLASSIFICATION:
         if n_values > len(column) / 2:
             raise TableError(f"{column.name} has {n_values:,} classes in {len(column):,} rows.")
-        return (
-            column.astype(str).to_numpy(dtype=object),
-            task,
-            _label_type(column, is_flag),
-            "",
-            form if kind == NUMBER else "",
-        )
+        return column.astype(str).to_numpy(dtype=object), task, _label_type(column, is_flag), "", form
     if floats is None:
         raise TableError(
             f"{column.name} is not numeric (first value: {column.iloc[0]}), as regression needs."
