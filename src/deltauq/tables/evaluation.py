@@ -19,7 +19,7 @@ from deltauq.tables.judging import Group, Judged, group, judge_classes, judge_nu
 from deltauq.tables.model import TableModel
 from deltauq.tables.problem import REGRESSION
 from deltauq.tables.rights import give_usual_rights
-from deltauq.tables.schema import DATE, NUMBER, WORD, dates, days, is_unhashable, kind_of, plain_floats
+from deltauq.tables.schema import DATE, NUMBER, WORD, dates, days, kind_of, plain_floats, unusable_values
 from deltauq.tables.slices import Worse, cut, worst
 from deltauq.tables.text import FLAGS
 
@@ -216,8 +216,8 @@ def _read(
     if missing := int((~kept).sum()):
         notes.append(f"{missing:,} of {len(frame):,} rows were left out: {model.target} is missing there.")
     column = frame[model.target][kept]
-    if is_unhashable(column):
-        raise TableError(f"{model.target} holds lists or records: there is nothing to compare with in them.")
+    if unusable := unusable_values(column):
+        raise TableError(f"{model.target} holds {unusable}: there is nothing to compare with in them.")
     rows = np.flatnonzero(kept)
     if model.task == REGRESSION:
         if model.origin:

@@ -16,10 +16,10 @@ from deltauq.tables.schema import (
     Schema,
     days,
     first_stamp,
-    is_unhashable,
     kind_of,
     learn_schema,
     plain_floats,
+    unusable_values,
 )
 
 if TYPE_CHECKING:
@@ -117,8 +117,8 @@ def _require_target(names: list[str], shared: list[str], target: str) -> None:
 
 def _read_target(column: pd.Series, task: str, notes: list[str]) -> tuple[np.ndarray, str, str, str]:
     """Return the targets, the task, what classes were before they became strings, and the first date."""
-    if is_unhashable(column):
-        raise TableError(f"{column.name} holds lists or records: there is nothing to predict in them.")
+    if unusable := unusable_values(column):
+        raise TableError(f"{column.name} holds {unusable}: there is nothing to predict in them.")
     kind = kind_of(column)
     is_flag = require_pandas().api.types.infer_dtype(column, skipna=True) == "boolean"
     origin = first_stamp(column) if kind == DATE else ""

@@ -132,13 +132,16 @@ def learn_schema(frame: pd.DataFrame, notes: list[str]) -> Schema:
     return Schema(tuple(columns))
 
 
-def is_unhashable(column: pd.Series) -> bool:
-    """Tell whether a column has values that cannot be compared, such as the lists of a Parquet file."""
+def unusable_values(column: pd.Series) -> str:
+    """Return what a column of a Parquet file may hold that no model is fitted to, or nothing."""
     try:
         column.nunique()
     except TypeError:
-        return True
-    return False
+        return "lists or records"
+    values = getattr(getattr(column, "cat", column), "categories", column)
+    held = require_pandas().api.types.infer_dtype(values, skipna=True)
+    is_binary = held == "bytes" or (held == "mixed" and any(isinstance(value, bytes) for value in values))
+    return "binary data" if is_binary else ""
 
 
 def kind_of(column: pd.Series) -> str:
@@ -160,7 +163,7 @@ def days(column: pd.Series, origin: str = "") -> pd.Series:
     if not pandas.api.types.is_timedelta64_dtype(column):
         stamps = _stamps(column)
         column = stamps - (pandas.Timestamp(origin) if origin else stamps.min())
-    return column / pandas.Timedelta(days=1)
+    return column / pandas.Timedelta(days=1).as_unit("s")  # of nanoseconds, long spans would overflow
 
 
 def first_stamp(column: pd.Series) -> str:
@@ -187,8 +190,8 @@ def plain_floats(column: pd.Series) -> pd.Series:
 def _learn(column: pd.Series) -> tuple[Column, str]:
     """Return what a column is, and why it is to be left out, if it is."""
     name, kind = str(column.name), NUMBER
-    if is_unhashable(column):
-        return Column(name, kind), "lists or records"
+    if unusable := unusable_values(column):
+        return Column(name, kind), unusable
     kind = kind_of(column)
     if column.nunique() <= 1:
         return Column(name, kind), "one value"
@@ -204,8 +207,8 @@ def _learn(column: pd.Series) -> tuple[Column, str]:
 
 
 def _read(column: Column, values: pd.Series, commas: bool, first_row: int) -> pd.Series:
-    if is_unhashable(values):
-        raise TableError(f'the column "{column.name}" holds lists or records, where {column.kind}s are due.')
+    if unusable := unusable_values(values):
+        raise TableError(f'the column "{column.name}" holds {unusable}, where {column.kind}s are due.')
     if column.kind == WORD:
         return _read_words(values)
     read = {NUMBER: _read_floats, DATE: _read_dates, SPAN: _read_spans}[column.kind](column, values, commas)
@@ -260,7 +263,7 @@ def _stamps(column: pd.Series) -> Any:
     """Return dates, or ISO dates in writing, as UTC timestamps, and None for any other column."""
     pandas = require_pandas()
     if pandas.api.types.is_datetime64_any_dtype(column):
-        return pandas.to_datetime(column, utc=True)
+        return _in_calendar(pandas.to_datetime(column, utc=True))
     written = is_all(column, ISO_DATE) and bool(column.notna().any())
     if not written and pandas.api.types.infer_dtype(column, skipna=True) not in ("date", "datetime"):
         return None
@@ -268,4 +271,11 @@ def _stamps(column: pd.Series) -> Any:
         column, utc=True, errors="coerce", **({"format": "ISO8601"} if written else {})
     )
     # What is no date after all, such as a 31st of June, is a word.
-    return stamps if bool((stamps.notna() == column.notna()).all()) else None
+    return _in_calendar(stamps) if bool((stamps.notna() == column.notna()).all()) else None
+
+
+def _in_calendar(stamps: pd.Series) -> pd.Series:
+    """Refuse dates that cannot be written, such as those of a damaged file."""
+    if not bool(stamps.dt.year.dropna().between(1, 9999).all()):
+        raise TableError(f'the column "{stamps.name}" holds dates outside the years 1 to 9999.')
+    return stamps
