@@ -29,14 +29,16 @@ from deltauq.tables.problem import CLASSIFICATION, REGRESSION
 from deltauq.tables.rights import give_usual_rights
 from deltauq.tables.risk import RiskScale
 from deltauq.tables.schema import WORD, Column, Schema
-from deltauq.tables.soundness import check_trees
+from deltauq.tables.soundness import check_estimators, check_trees
 
 FORMAT, FORMAT_VERSION = "deltauq.table", 1
-METADATA, LEARNT = "metadata.json", "model.skops"
+METADATA, LEARNT, SCHEMA = "metadata.json", "model.skops", "schema.json"
 FILES = {METADATA, LEARNT}
 LARGEST_METADATA = 64 * 2**20
 """Bytes: room for two million categories, which are read in a second."""
 LARGEST_LEARNT = 4 * 2**30
+LARGEST_SCHEMA = 128 * 2**20
+"""Of the description of all parts: some kilobytes for each tree."""
 MOST_PARTS = 200_000
 """Entries of an archive: several for each tree."""
 BLOCK = 2**20
@@ -242,36 +244,40 @@ def _pack(model: TableModel) -> bytes:
     """Return what was learnt as an archive that `_unpack` takes."""
     skops, fitted = require_skops(), vars(model.fitted)
     packed = skops.dumps(fitted, compression=zipfile.ZIP_DEFLATED)
+    try:
+        _check_archive(packed)
+    except ValueError:  # constant arrays shrink a thousandfold
+        packed = skops.dumps(fitted)
+        _check_archive(packed)
+    return packed
+
+
+def _check_archive(packed: bytes) -> None:
+    """Refuse an archive that is too large by what it says of itself."""
+    most = max(MOST_UNPACKED, MOST_RATIO * len(packed))
     with zipfile.ZipFile(io.BytesIO(packed)) as archive:
-        unpacked = sum(entry.file_size for entry in archive.infolist())
-    return packed if unpacked <= most_unpacked(packed) else skops.dumps(fitted)
-
-
-def most_unpacked(packed: bytes) -> int:
-    """Return how many bytes an archive may unpack to."""
-    return max(MOST_UNPACKED, MOST_RATIO * len(packed))
+        entries = archive.infolist()
+    if len({entry.filename for entry in entries}) < len(entries) or len(entries) > MOST_PARTS:
+        raise ModelFolderError(f"its {len(entries):,} entries are too many, or share a name")
+    if sum(entry.file_size for entry in entries) > most:
+        raise ModelFolderError(f"it unpacks to more than {most:,} bytes")
+    if any(entry.filename == SCHEMA and entry.file_size > LARGEST_SCHEMA for entry in entries):
+        raise ModelFolderError(f"its {SCHEMA} has more than {LARGEST_SCHEMA:,} bytes")
+    if any(entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) for entry in entries):
+        raise ModelFolderError("it is compressed in a way that model folders are not")
 
 
 def _unpack(packed: bytes) -> bytes:
     """Return an archive without compression, unless it is too large.
 
-    Entries are unpacked a block at a time: the sizes that an archive declares need not be true.
+    Blocks of an entry are read up to the size that it declares, however much is behind.
     """
-    left, unpacked = most_unpacked(packed), io.BytesIO()
+    _check_archive(packed)
+    unpacked = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(packed)) as archive, zipfile.ZipFile(unpacked, "w") as plain:
-        entries = archive.infolist()
-        names = {entry.filename for entry in entries}
-        if len(names) < len(entries) or len(entries) > MOST_PARTS:
-            raise ValueError(f"it has {len(entries):,} entries of {len(names):,} names")
-        if any(entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) for entry in entries):
-            raise ValueError("it is compressed in a way that model folders are not")
-        for entry in entries:
+        for entry in archive.infolist():
             with archive.open(entry) as source, plain.open(entry.filename, "w", force_zip64=True) as target:
-                while block := source.read(BLOCK):
-                    left -= len(block)
-                    if left < 0:
-                        raise ValueError(f"it unpacks to more than {most_unpacked(packed):,} bytes")
-                    target.write(block)
+                shutil.copyfileobj(source, target, BLOCK)
     return unpacked.getvalue()
 
 
@@ -301,6 +307,7 @@ def _check_model(model: Any) -> None:
     d = int(model.n_features_in_)
     if np.asarray(model.anchors_).ndim != 2 or model.anchors_.shape[1] != d:
         raise ValueError("its anchors are no rows of its columns")
+    check_estimators(model)
     check_trees(model.estimator_, model.encoding_.width * d)
     if hasattr(model, "center_"):
         check_trees(model.center_, d)

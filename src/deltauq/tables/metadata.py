@@ -49,7 +49,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _is_text(value: Any) -> bool:
-    return isinstance(value, str) and "\0" not in value
+    return isinstance(value, str)
 
 
 def _is_timestamp(value: Any) -> bool:
