@@ -197,6 +197,13 @@ def test_columns_that_the_model_was_not_fitted_to_are_refused(name, changes, sai
         load(folder)
 
 
+def test_a_pipe_is_not_waited_for(folder):
+    (folder / LEARNT).unlink()
+    os.mkfifo(folder / LEARNT)
+    with pytest.raises(ModelFolderError, match="no regular file"):
+        load(folder)
+
+
 def test_large_metadata_are_not_read(folder):
     with (folder / METADATA).open("ab") as file:
         file.truncate(LARGEST_METADATA + 1)  # without taking any room

@@ -222,8 +222,8 @@ def _digest(metadata: dict[str, Any]) -> str:
 
 def _read(path: Path, largest: int) -> bytes:
     try:
-        if not path.is_file():
-            raise ModelFolderError(f"{path} is missing, or no file.")
+        if path.exists() and not path.is_file():
+            raise ModelFolderError(f"{path} is no regular file.")
         if (size := path.stat().st_size) > largest:
             raise ModelFolderError(f"{path} has {size:,} bytes, and {largest:,} are the most that are read.")
         return path.read_bytes()
@@ -364,6 +364,8 @@ def _assemble(metadata: dict[str, Any], parts: dict[str, Any]) -> TableModel:
     kinds = {REGRESSION: AnchoredRegressor, CLASSIFICATION: AnchoredClassifier}
     if type(parts["model"]) is not kinds[task]:
         raise ValueError(f"its {type(parts['model']).__name__} is no model for {task}")
+    if (risk is None) == (task == REGRESSION):
+        raise ValueError("a scale of risk is part of a regression alone")
     columns = (Column(**{**column, "words": tuple(column["words"])}) for column in metadata["schema"])
     schema = Schema(tuple(columns))
     _check_columns(parts["columns"], schema)

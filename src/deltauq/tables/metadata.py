@@ -123,8 +123,6 @@ def check_metadata(metadata: dict[str, Any]) -> None:
     names = [column["name"] for column in metadata["schema"]]
     if len({*names, metadata["target"]}) <= len(names):
         raise ValueError("two of its columns, or a column and the target, share a name")
-    if (metadata["risk"] is not None) != (metadata["task"] == REGRESSION):
-        raise ValueError("a scale of risk is part of a regression alone")
     if metadata["risk"] is not None:
         _check(metadata["risk"], RISK, "its risk")
 
