@@ -1,10 +1,14 @@
 """The model folder: the same model comes back, and nothing that was altered, planted or unknown is built."""
 
 import hashlib
+import io
 import json
 import os
 import pickle
+import struct
+import tracemalloc
 import zipfile
+import zlib
 
 import pandas as pd
 import pytest
@@ -13,8 +17,8 @@ from hypothesis import strategies as st
 from sklearn.linear_model import Ridge
 
 import deltauq
-from deltauq.tables import ModelFolderError, fit, load
-from deltauq.tables.folder import LEARNT, METADATA, _digest
+from deltauq.tables import ModelFolderError, TableError, fit, load
+from deltauq.tables.folder import LARGEST_METADATA, LEARNT, METADATA, _digest
 from deltauq.tables.models import ModelWord
 
 
@@ -143,12 +147,117 @@ def test_a_skops_file_of_something_else_is_refused(folder):
         {"coverage": "much"},
         {"risk": None},
         {"report": 3},
+        *({"unit": unit} for unit in (0, -1.0, float("inf"), float("nan"), True, "1")),
+        *({"coverage": coverage} for coverage in (float("nan"), 0, 1, 5)),
+        *({"delta": delta} for delta in (-1e-9, float("nan"))),
+        *({"center": center} for center in (float("inf"), None)),
+        {"risk": {"std": [float("nan"), 1.0], "reverse": [0.0, 1.0]}},
+        {"risk": {"std": [2.0, 1.0], "reverse": [0.0, 1.0]}},
+        {"risk": {"std": [0.0, 1.0]}},
+        *({"target": target} for target in (["price"], None, "area")),
+        *({"origin": origin} for origin in ("yesterday", "NaT", "2024-01-01", 5)),
+        *({"files": files} for files in ([], ["model.skops"], None)),
+        *({"versions": versions} for versions in ([], ["scikit-learn"], {"scikit-learn": 1})),
+        {"labels": "text"},
+        {"further": 1},
     ],
 )
 def test_metadata_that_do_not_fit_are_refused(changes, folder):
     rewrite(folder, **changes)
     with pytest.raises(ModelFolderError, match="describes no model that can be built"):
         load(folder)
+
+
+def change_column(folder, name, changes):
+    """Change what the metadata say of a column."""
+    columns = json.loads((folder / METADATA).read_text())["schema"]
+    rewrite(folder, schema=[{**each, **changes} if each["name"] == name else each for each in columns])
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "said"),
+    [
+        ("area", {"kind": "word", "words": ["a"]}, "different kinds"),
+        ("area", {"kind": "date", "origin": "2024-01-01T00:00:00+00:00"}, None),
+        ("area", {"kind": "date"}, "parts that a column of dates has not"),
+        ("town", {"kind": "number", "words": []}, "different kinds"),
+        ("town", {"words": ["Basel", "Chur"]}, "different categories"),
+        ("sold", {"origin": "soon"}, "not an ISO timestamp"),
+        ("area", {"name": "rooms"}, "share a name"),
+        ("area", {"name": ["area"]}, "not text"),
+    ],
+)
+def test_columns_that_the_model_was_not_fitted_to_are_refused(name, changes, said, folder, mixed):
+    change_column(folder, name, changes)
+    if said is None:  # a number of days is a number: what is no date is refused once there is a table
+        with pytest.raises(TableError, match="where dates are due"):
+            load(folder).predict(mixed)
+        return
+    with pytest.raises(ModelFolderError, match=f"describes no model that can be built: .*{said}"):
+        load(folder)
+
+
+def test_a_pipe_is_not_waited_for(folder):
+    (folder / LEARNT).unlink()
+    os.mkfifo(folder / LEARNT)
+    with pytest.raises(ModelFolderError, match="no regular file"):
+        load(folder)
+
+
+def test_large_metadata_are_not_read(folder):
+    with (folder / METADATA).open("ab") as file:
+        file.truncate(LARGEST_METADATA + 1)  # without taking any room
+    with pytest.raises(ModelFolderError, match="67,108,865 bytes"):
+        load(folder)
+
+
+def bomb(declared=None):
+    """Return an archive of 300 KB that unpacks to 300 MB, and may say that it is smaller."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive, archive.open("0.npy", "w") as entry:
+        for _ in range(300):
+            entry.write(bytes(10**6))
+    data = file.getvalue()
+    if declared is None:
+        return data
+    size, sums = struct.pack("<L", 300 * 10**6), struct.pack("<L", zlib.crc32(bytes(declared)))
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        true = struct.pack("<L", archive.infolist()[0].CRC)
+    return data.replace(size, struct.pack("<L", declared)).replace(true, sums)
+
+
+@pytest.mark.parametrize(("declared", "said"), [(None, "it unpacks to more than"), (1000, "cannot be read")])
+def test_an_archive_that_unpacks_to_far_more_is_refused(declared, said, folder):
+    replace_learnt(folder, bomb(declared))
+    tracemalloc.start()
+    with pytest.raises(ModelFolderError, match=said):
+        load(folder)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 20 * 2**20
+
+
+def test_a_large_description_of_a_model_is_not_parsed(folder, monkeypatch):
+    monkeypatch.setattr("deltauq.tables.folder.LARGEST_SCHEMA", 1000)
+    with pytest.raises(ModelFolderError, match=r"its schema.json has more than 1,000 bytes"):
+        load(folder)
+
+
+def test_an_archive_with_too_many_or_equal_entries_is_refused(folder, monkeypatch):
+    monkeypatch.setattr("deltauq.tables.folder.MOST_PARTS", 3)
+    with pytest.raises(ModelFolderError, match="entries"):
+        load(folder)
+
+
+def test_a_model_that_shrinks_like_a_bomb_is_saved_so_that_it_can_be_loaded(
+    regression, mixed, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("deltauq.tables.folder.MOST_UNPACKED", 0)
+    monkeypatch.setattr("deltauq.tables.folder.MOST_RATIO", 1)
+    regression.save(tmp_path / "model")
+    with zipfile.ZipFile(tmp_path / "model" / LEARNT) as archive:
+        assert {entry.compress_type for entry in archive.infolist()} == {zipfile.ZIP_STORED}
+    pd.testing.assert_frame_equal(load(tmp_path / "model").predict(mixed), regression.predict(mixed))
 
 
 def test_another_scikit_learn_is_told_of(folder):

@@ -3,9 +3,13 @@
 import numpy as np
 import pytest
 from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestClassifier, RandomForestRegressor
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC, SVR
 from sklearn.tree import DecisionTreeRegressor
 
-from deltauq.tables.soundness import check_trees
+from deltauq.tables.soundness import check_estimators, check_trees
 
 MODELS = [DecisionTreeRegressor(max_leaf_nodes=9), RandomForestRegressor(3), HistGradientBoostingRegressor()]
 
@@ -52,3 +56,36 @@ def test_altered_trees_are_refused(base, change, table):
     with_nodes(model, change)
     with pytest.raises(ValueError, match="is not sound"):
         check_trees(model, 4)
+
+
+def test_trees_are_found_wherever_they_are(table):
+    model = make_pipeline(StandardScaler(), RandomForestRegressor(3)).fit(*table)
+    check_estimators({"model": model})
+    with_nodes(model[-1], circle)
+    with pytest.raises(ValueError, match="is not sound"):
+        check_estimators({"model": model})
+
+
+@pytest.mark.parametrize("base", [SVC(), SVR()])
+@pytest.mark.parametrize("name", ["support_", "_n_support", "_dual_coef_", "_intercept_"])
+def test_support_vectors_that_do_not_belong_together_are_refused(base, name, table):
+    X, y = table
+    model = base.fit(X, np.digitize(y, [-1, 1]) if isinstance(base, SVC) else y)
+    check_estimators(model)
+    values = getattr(model, name)
+    setattr(model, name, values[..., :-1] if values.size > 1 else np.empty(0))
+    with pytest.raises(ValueError, match="are not sound"):
+        check_estimators(model)
+
+
+def test_the_search_tree_of_neighbors_is_built_anew(table):
+    X, y = table
+    model = KNeighborsClassifier().fit(X, y > 0)
+    expected = model.predict_proba(X)
+    data, indices, *rest = model._tree.__getstate__()
+    model._tree.__setstate__((data, indices + 10**6, *rest))  # would be read outside of the rows
+    check_estimators(model)
+    np.testing.assert_array_equal(model.predict_proba(X), expected)
+    model._y = model._y + 2
+    with pytest.raises(ValueError, match="are not sound"):
+        check_estimators(model)

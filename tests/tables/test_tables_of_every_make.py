@@ -8,7 +8,9 @@ import sys
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
+from pyarrow import feather, parquet
 
 from deltauq.tables.errors import TableError
 from deltauq.tables.problem import load_table
@@ -63,6 +65,66 @@ def test_lists_and_records_are_left_out(tmp_path):
     assert table.notes[-1] == "Columns left out: l (lists or records), r (lists or records)."
     with pytest.raises(TableError, match="l holds lists"):
         load(file, target="l")
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "feather"])
+@pytest.mark.parametrize("encoded", [False, True])
+def test_binary_columns_are_left_out(suffix, encoded, tmp_path):
+    column = pa.array([bytes([255, k % 3]) for k in range(9)])
+    table = pa.table({"a": range(9), "x": column.dictionary_encode() if encoded else column, "y": range(9)})
+    table = table.append_column("z", pa.array(np.arange(9) / 7))
+    file = tmp_path / f"x.{suffix}"
+    (parquet.write_table if suffix == "parquet" else feather.write_feather)(table, file)
+    loaded = load(file, target="z")
+    assert list(loaded.X.columns) == ["a", "y"]
+    assert loaded.notes[-1] == "Columns left out: x (binary data)."
+    with pytest.raises(TableError, match="x holds binary data"):
+        load(file, target="x")
+
+
+def one_column(tmp_path, column):
+    """Write a Feather file of a column and a target."""
+    table = pa.table({"x": column, "y": np.arange(len(column)) / 7})
+    feather.write_feather(table, tmp_path / "x.feather", compression="uncompressed")
+    return tmp_path / "x.feather"
+
+
+def test_decimals_of_a_negative_scale_are_numbers(tmp_path):
+    values = [decimal.Decimal(f"{k}E3") for k in range(1, 5)]
+    table = load(one_column(tmp_path, pa.array(values, pa.decimal128(5, -3))))
+    assert table.X.x.tolist() == [1000.0, 2000.0, 3000.0, 4000.0]
+
+
+def test_spans_longer_than_nanoseconds_count_are_not_wrapped(tmp_path):
+    seconds = pa.array([0, 2**40, 2**62], pa.int64()).view(pa.duration("s"))
+    table = load(one_column(tmp_path, seconds))
+    np.testing.assert_allclose(table.X.x, [0.0, 2**40 / 86400, 2**62 / 86400])
+
+
+@pytest.mark.parametrize(
+    ("column", "said"),
+    [
+        (pa.array([0, 2**62], pa.int64()).view(pa.timestamp("us")), "outside the years 1 to 9999"),
+        (pa.array([0, -(2**45)], pa.int64()).view(pa.timestamp("s")), "outside the years 1 to 9999"),
+        (pa.array([0, 2**31 - 1], pa.int32()).view(pa.date32()), r'column "x" \(date32'),
+        (pa.array([0, 1], pa.int64()).view(pa.timestamp("s", "Mars/Olympus")), r'column "x" \(timestamp'),
+        (
+            pa.UnionArray.from_sparse(pa.array([0, 0], pa.int8()), [pa.array([1, 2])]),
+            r'column "x" \(sparse_union',
+        ),
+        (pa.DictionaryArray.from_arrays(pa.array([0, 1]), pa.array(["a", "a"])), r'column "x" \(dictionary'),
+    ],
+)
+def test_values_that_have_no_equivalent_are_refused_in_one_line(column, said, tmp_path):
+    with pytest.raises(TableError, match=said) as caught:
+        load(one_column(tmp_path, column))
+    assert "\n" not in str(caught.value)
+
+
+def test_messages_are_one_short_line_whatever_they_quote(tmp_path):
+    message = str(TableError("the column holds " + "x\n\x1b[31m" * 10_000 + ", where numbers are due."))
+    assert len(message) < 1000 and message.isprintable()
+    assert message.startswith("the column holds") and message.endswith("where numbers are due.")
 
 
 def test_decimals_dates_and_spans_become_numbers(tmp_path):

@@ -19,7 +19,7 @@ from deltauq.scale.parts import Part, list_parts, naming, open_part
 from deltauq.scale.places import OutputFolder
 from deltauq.scale.running import ClusterError, Run, run_on_ray
 from deltauq.tables.errors import ModelFolderError, TableError
-from deltauq.tables.files import UNREADABLE, open_parquet
+from deltauq.tables.files import complaints_of, open_parquet
 from deltauq.tables.folder import FILES, load, read_metadata
 from deltauq.tables.model import TableModel
 from deltauq.tables.rights import give_usual_rights
@@ -226,9 +226,9 @@ def _refuse_notes(model: TableModel, parts: list[Part], tallies: dict[str, Tally
 def _read_footer(folder: OutputFolder, name: str) -> dict[str, Any] | None:
     """Return what a part says of itself, or None for one that a failing disk has left unreadable."""
     try:
-        with folder.open(name) as source, open_parquet(source) as file:
+        with complaints_of(name), folder.open(name) as source, open_parquet(source) as file:
             said = (file.metadata.metadata or {}).get(FOOTER.encode())
-    except UNREADABLE:
+    except TableError:
         return None
     return {"job": None} if said is None else json.loads(said)
 

@@ -10,13 +10,25 @@ from types import ModuleType
 from deltauq._install import install_command
 
 EXTRA = "tables"
+LONGEST = 800
+"""Characters of a message; a longer one, which quotes a long value, keeps its two ends."""
 
 
-class TableError(ValueError):
+class _OneLineError(ValueError):
+    """An error whose message is one line of printable characters, whatever it quotes from a file."""
+
+    def __init__(self, message: str) -> None:
+        line = "".join(c if c.isprintable() else "\ufffd" for c in " ".join(message.split()))
+        if len(line) > LONGEST:
+            line = f"{line[: LONGEST // 2]} … {line[-LONGEST // 4 :]}"
+        super().__init__(line)
+
+
+class TableError(_OneLineError):
     """A table, or what was asked of it, cannot be used."""
 
 
-class ModelFolderError(ValueError):
+class ModelFolderError(_OneLineError):
     """A folder is no whole model folder, or one that must not or cannot be read here."""
 
 

@@ -38,9 +38,9 @@ from deltauq.tables.schema import (
     dates,
     days,
     format_hint,
-    is_unhashable,
     kind_of,
     plain_floats,
+    unusable_values,
 )
 from deltauq.tables.slices import Worse, cut, worst
 from deltauq.tables.text import FLAGS, is_text, plain_text, read_dates, read_numbers
@@ -269,8 +269,8 @@ def _read(
     if missing := int((~kept).sum()):
         notes.append(f"{missing:,} of {len(frame):,} rows were left out: {model.target} is missing there.")
     column = plain_text(frame[model.target][kept])
-    if is_unhashable(column):
-        raise TableError(f"{model.target} holds lists or records: there is nothing to compare with in them.")
+    if unusable := unusable_values(column):
+        raise TableError(f"{model.target} holds {unusable}: there is nothing to compare with in them.")
     rows = np.flatnonzero(kept)
     if model.task == REGRESSION:
         if model.origin:

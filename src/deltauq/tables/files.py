@@ -5,7 +5,7 @@ from __future__ import annotations
 import lzma
 import zlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from os import PathLike
@@ -24,8 +24,8 @@ PARQUET = (".parquet", ".pq")
 ARROW = (".arrow", ".feather", ".ipc", ".arrows")
 PANDAS_INDEX = "__index_level_"
 """What pandas calls row labels without a name when it writes them."""
-UNREADABLE = (OSError, ValueError, EOFError, zlib.error, lzma.LZMAError)
-"""What readers raise of damaged files; pyarrow's own errors are among them."""
+UNREADABLE = (OSError, ValueError, EOFError, MemoryError, zlib.error, lzma.LZMAError)
+"""What readers raise for damaged files, besides pyarrow's own errors."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def read_frame(source: Any, encoding: str = "utf-8") -> tuple[pd.DataFrame, list
             raise TableError(f"{source} has no rows.")
         table = pa.Table.from_batches(batches)
         if not _is_csv(Path(source)):
-            return _plain(table.to_pandas()), stream.shared
+            return _plain(to_frame(table)), stream.shared
         # All columns are text: as Arrow holds it, it takes a fraction of the memory.
         text = require_pandas().StringDtype("pyarrow")
         return table.to_pandas(types_mapper=lambda _: text), stream.shared
@@ -133,7 +133,7 @@ def open_row_group(
         with complaints_of(path):
             parquet_file = stack.enter_context(open_parquet(file))
             sizes = [parquet_file.metadata.row_group(k).num_rows for k in range(number + 1)]
-            batches = parquet_file.iter_batches(batch_size=batch_rows, row_groups=[number])
+            batches = _validated(parquet_file.iter_batches(batch_size=batch_rows, row_groups=[number]))
         names, shared, renamed = _renamed(path, parquet_file.schema_arrow.names, batches, batch_rows)
         yield TableStream(names, shared, renamed, sizes[number], sum(sizes[:number]))
 
@@ -177,6 +177,37 @@ def distinct_names(names: list[str]) -> tuple[list[str], list[str]]:
     return distinct, shared
 
 
+def to_frame(table: Any) -> pd.DataFrame:
+    """Return an Arrow table or batch as a data frame; a column that has no equivalent is a `TableError`."""
+    try:
+        return table.to_pandas()
+    except Exception as error:  # pandas, pyarrow and the packages below them fail in many ways
+        for name, column in zip(table.schema.names, table.columns, strict=True):
+            try:
+                require_pyarrow().table({name: column}).to_pandas()
+            except Exception as reason:
+                raise TableError(
+                    f'the column "{name}" ({column.type}) cannot be read: {_first_line(reason)}.'
+                ) from reason
+        raise TableError(f"the table cannot be read: {_first_line(error)}.") from error
+
+
+def _validated(batches: Iterable[Any]) -> Iterator[Any]:
+    """Check every buffer of each batch before anything follows what is in it.
+
+    Arrow's readers do not look at the values: an offset of a damaged file may point out of its memory.
+    """
+    for batch in batches:
+        batch.validate(full=True)
+        yield batch
+
+
+def _first_line(error: Exception) -> str:
+    """Return what an error says, without what follows the first line, such as the rows at fault."""
+    said = getattr(error, "strerror", None) or str(error).strip() or type(error).__name__
+    return said.splitlines()[0][:200].rstrip(".")
+
+
 @contextmanager
 def complaints_of(path: str | PathLike[str]) -> Iterator[None]:
     """Turn what a reader says of a damaged file into a `TableError`."""
@@ -184,9 +215,10 @@ def complaints_of(path: str | PathLike[str]) -> Iterator[None]:
         yield
     except TableError:
         raise
-    except UNREADABLE as error:
-        said = (getattr(error, "strerror", None) or str(error) or type(error).__name__).splitlines()[0]
-        raise TableError(f"cannot read {path}: {said.rstrip('.')}.") from error
+    except Exception as error:
+        if not isinstance(error, (*UNREADABLE, require_pyarrow().ArrowException)):
+            raise
+        raise TableError(f"cannot read {path}: {_first_line(error)}.") from error
 
 
 @contextmanager
@@ -198,10 +230,10 @@ def _opened(
     if suffix in PARQUET:
         with open_parquet(path) as file:
             rows = file.metadata.num_rows
-            yield file.schema_arrow.names, file.iter_batches(batch_size=batch_rows), rows
+            yield file.schema_arrow.names, _validated(file.iter_batches(batch_size=batch_rows)), rows
     elif suffix in ARROW:
         with _open_arrow(path) as reader:
-            yield reader.schema.names, _arrow_batches(reader), None
+            yield reader.schema.names, _validated(_arrow_batches(reader)), None
     else:
         csv_file = CSVFile(path, encoding)
         try:
@@ -233,7 +265,7 @@ def _as_pandas(source: Any) -> pd.DataFrame:
     if isinstance(source, pandas.DataFrame):
         return source.copy(deep=False)
     if hasattr(source, "__arrow_c_stream__"):
-        return require_pyarrow().table(source).to_pandas()
+        return to_frame(require_pyarrow().table(source))
     raise TypeError(f"table must be a path or a data frame, got {type(source).__name__}.")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 import platform
@@ -21,18 +22,28 @@ import numpy as np
 
 from deltauq._version import __version__
 from deltauq.estimators import AnchoredClassifier, AnchoredRegressor
-from deltauq.tables.errors import ModelFolderError, require_skops
+from deltauq.tables.errors import ModelFolderError, require_pandas, require_skops
+from deltauq.tables.metadata import check_metadata
 from deltauq.tables.model import Fitted, TableModel
 from deltauq.tables.problem import CLASSIFICATION, REGRESSION
 from deltauq.tables.rights import give_usual_rights
 from deltauq.tables.risk import RiskScale
-from deltauq.tables.schema import DATE, KINDS, NUMBER, Column, Schema, dates
-from deltauq.tables.soundness import check_trees
-from deltauq.tables.text import check_formats
+from deltauq.tables.schema import WORD, Column, Schema
+from deltauq.tables.soundness import check_estimators, check_trees
 
 FORMAT, FORMAT_VERSION = "deltauq.table", 2
-METADATA, LEARNT = "metadata.json", "model.skops"
+METADATA, LEARNT, SCHEMA = "metadata.json", "model.skops", "schema.json"
 FILES = {METADATA, LEARNT}
+LARGEST_METADATA = 64 * 2**20
+"""Bytes: room for two million categories, which are read in a second."""
+LARGEST_LEARNT = 4 * 2**30
+LARGEST_SCHEMA = 128 * 2**20
+"""Of the description of all parts: some kilobytes for each tree."""
+MOST_PARTS = 200_000
+"""Entries of an archive: several for each tree."""
+BLOCK = 2**20
+MOST_UNPACKED, MOST_RATIO = 256 * 2**20, 50
+"""An archive may unpack to so many bytes, or so many times its own size: arrays rarely shrink tenfold."""
 PACKAGES = ("numpy", "scikit-learn", "skops")
 TRUSTED = (
     "deltauq.core.encoding.Difference",
@@ -60,8 +71,13 @@ def save(model: TableModel, folder: str | PathLike[str]) -> None:
     """
     folder = Path(folder)
     check_free(folder)
-    learnt = require_skops().dumps(vars(model.fitted), compression=zipfile.ZIP_DEFLATED)
+    learnt = _pack(model)
     files = {LEARNT: learnt, METADATA: _describe(model, learnt).encode()}
+    for name, largest in ((LEARNT, LARGEST_LEARNT), (METADATA, LARGEST_METADATA)):
+        if len(files[name]) > largest:
+            raise ModelFolderError(
+                f"cannot write {folder}: its {name} would be larger than {largest:,} bytes."
+            )
     place = folder.resolve()  # a link stays one
     if place.exists() and not any(place.iterdir()):
         # Not replaced: somebody may be in it, or it is a volume. Metadata come last: without, it is no model.
@@ -125,15 +141,17 @@ def load(folder: str | PathLike[str], trust: Iterable[str] = ()) -> TableModel:
     """
     folder = Path(folder)
     metadata = read_metadata(folder)
-    learnt = _read(folder / LEARNT)
-    if hashlib.sha256(learnt).hexdigest() != metadata.get("files", {}).get(LEARNT):
+    learnt = _read(folder / LEARNT, LARGEST_LEARNT)
+    if hashlib.sha256(learnt).hexdigest() != metadata["files"].get(LEARNT):
         raise _altered(folder / LEARNT)
     parts = _build(folder, learnt, trust)
     _warn_of_versions(folder, metadata)
     try:
-        return _assemble(metadata, parts)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise ModelFolderError(f"{folder} describes no model that can be built: {error}.") from error
+        model = _assemble(metadata, parts)
+        _try_out(model)
+    except Exception as error:  # what was altered may fail anywhere in scikit-learn
+        raise _no_model(folder, error) from error
+    return model
 
 
 def read_metadata(folder: Path) -> dict[str, Any]:
@@ -148,7 +166,10 @@ def read_metadata(folder: Path) -> dict[str, Any]:
     if not (folder / METADATA).exists():
         raise ModelFolderError(f"{folder} is no model folder: it has no {METADATA}.")
     try:
-        metadata = json.loads(_read(folder / METADATA))
+        metadata = json.loads(_read(folder / METADATA, LARGEST_METADATA))
+        digest = _digest(metadata) if isinstance(metadata, dict) else ""
+    except ModelFolderError:
+        raise
     except (ValueError, RecursionError) as error:
         raise ModelFolderError(f"{folder / METADATA} is not JSON: {error}.") from error
     if not isinstance(metadata, dict) or not isinstance(metadata.get("format"), str):
@@ -158,8 +179,12 @@ def read_metadata(folder: Path) -> dict[str, Any]:
             f"{folder} has the format {metadata['format'][:60]!r}, unknown to deltauq {__version__}, "
             f"which reads {FORMAT}/{FORMAT_VERSION}: fit it anew, or use the deltauq that wrote it."
         )
-    if metadata.get("sha256") != _digest(metadata):
+    if metadata.get("sha256") != digest:
         raise _altered(folder / METADATA)
+    try:
+        check_metadata(metadata)
+    except ValueError as error:
+        raise _no_model(folder, error) from error
     return metadata
 
 
@@ -196,8 +221,12 @@ def _digest(metadata: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
 
 
-def _read(path: Path) -> bytes:
+def _read(path: Path, largest: int) -> bytes:
     try:
+        if path.exists() and not path.is_file():
+            raise ModelFolderError(f"{path} is no regular file.")
+        if (size := path.stat().st_size) > largest:
+            raise ModelFolderError(f"{path} has {size:,} bytes, and {largest:,} are the most that are read.")
         return path.read_bytes()
     except OSError as error:
         raise ModelFolderError(f"cannot read {path}: {error.strerror or error}.") from error
@@ -207,11 +236,58 @@ def _altered(path: Path) -> ModelFolderError:
     return ModelFolderError(f"{path} was altered after it was written: its hash does not fit.")
 
 
+def _no_model(folder: Path, error: Exception) -> ModelFolderError:
+    said = str(error) or type(error).__name__
+    return ModelFolderError(f"{folder} describes no model that can be built: {said.rstrip('.')}.")
+
+
+def _pack(model: TableModel) -> bytes:
+    """Return what was learnt as an archive that `_unpack` takes."""
+    skops, fitted = require_skops(), vars(model.fitted)
+    packed = skops.dumps(fitted, compression=zipfile.ZIP_DEFLATED)
+    try:
+        _check_archive(packed)
+    except ValueError:  # constant arrays shrink a thousandfold
+        packed = skops.dumps(fitted)
+        _check_archive(packed)
+    return packed
+
+
+def _check_archive(packed: bytes) -> None:
+    """Refuse an archive that is too large by what it says of itself."""
+    most = max(MOST_UNPACKED, MOST_RATIO * len(packed))
+    with zipfile.ZipFile(io.BytesIO(packed)) as archive:
+        entries = archive.infolist()
+    if len({entry.filename for entry in entries}) < len(entries) or len(entries) > MOST_PARTS:
+        raise ModelFolderError(f"its {len(entries):,} entries are too many, or share a name")
+    if sum(entry.file_size for entry in entries) > most:
+        raise ModelFolderError(f"it unpacks to more than {most:,} bytes")
+    if any(entry.filename == SCHEMA and entry.file_size > LARGEST_SCHEMA for entry in entries):
+        raise ModelFolderError(f"its {SCHEMA} has more than {LARGEST_SCHEMA:,} bytes")
+    if any(entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) for entry in entries):
+        raise ModelFolderError("it is compressed in a way that model folders are not")
+
+
+def _unpack(packed: bytes) -> bytes:
+    """Return an archive without compression, unless it is too large.
+
+    Blocks of an entry are read up to the size that it declares, however much is behind.
+    """
+    _check_archive(packed)
+    unpacked = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(packed)) as archive, zipfile.ZipFile(unpacked, "w") as plain:
+        for entry in archive.infolist():
+            with archive.open(entry) as source, plain.open(entry.filename, "w", force_zip64=True) as target:
+                shutil.copyfileobj(source, target, BLOCK)
+    return unpacked.getvalue()
+
+
 def _build(folder: Path, learnt: bytes, trust: Iterable[str]) -> dict[str, Any]:
     """Return the parts that a skops file holds, if every type in it is trusted."""
     skops = require_skops()
     trusted = {*TRUSTED, *trust}
     try:
+        learnt = _unpack(learnt)
         asked = sorted(set(skops.get_untrusted_types(data=learnt)) - trusted)
         parts = None if asked else skops.loads(learnt, trusted=sorted(trusted))
     except Exception as error:  # a damaged file makes its reader fail in any way it likes
@@ -232,14 +308,51 @@ def _check_model(model: Any) -> None:
     d = int(model.n_features_in_)
     if np.asarray(model.anchors_).ndim != 2 or model.anchors_.shape[1] != d:
         raise ValueError("its anchors are no rows of its columns")
+    check_estimators(model)
     check_trees(model.estimator_, model.encoding_.width * d)
     if hasattr(model, "center_"):
         check_trees(model.center_, d)
 
 
+def _check_columns(columns: Any, schema: Schema) -> None:
+    """Refuse preprocessing of other columns than those of the schema, or of other kinds."""
+    if list(getattr(columns, "feature_names_in_", ())) != schema.names:
+        raise ValueError("its schema and its preprocessing have different columns")
+    parts = [(part, list(names)) for name, part, names in columns.transformers_ if name != "remainder"]
+    if [names for _, names in parts] != [schema.numbers, schema.words]:
+        raise ValueError("its schema and its preprocessing have columns of different kinds")
+    words = [column.words for column in schema.columns if column.kind == WORD]
+    for known, fitted in zip(words, parts[1][0].categories_ if words else (), strict=True):
+        if not {*fitted} <= {*known}:
+            raise ValueError("its schema and its preprocessing have different categories")
+
+
+def _check_scores(parts: dict[str, Any]) -> None:
+    """Refuse scores and reference points of held-out rows that are no rows of numbers."""
+    for name, ndim in (("scores", 1), ("reference", 2), ("reference_targets", 1)):
+        values = parts[name]
+        if not isinstance(values, np.ndarray) or values.dtype != np.float64 or values.ndim != ndim:
+            raise ValueError(f"its {name} are no numbers")
+        if not np.all(np.isfinite(values)):
+            raise ValueError(f"its {name} are not finite")
+    if parts["fingerprints"].dtype != np.uint64 or parts["fingerprints"].ndim != 1:
+        raise ValueError("its fingerprints are no hashes")
+    scores = parts["scores"]
+    if not (len(scores) and scores[0] >= 0 and np.all(np.diff(scores) >= 0)):
+        raise ValueError("its scores are not ascending from 0")
+
+
+def _try_out(model: TableModel) -> None:
+    """Predict a row of missing values: parts that do not fit each other fail now and not later."""
+    empty = {column.name: ["" if column.kind == WORD else np.nan] for column in model.schema.columns}
+    columns = model.dated(model.predict_columns(require_pandas().DataFrame(empty)))
+    if model.task == REGRESSION and not columns["lower"][0] <= columns["upper"][0]:
+        raise ValueError("its intervals have no width")
+
+
 def _warn_of_versions(folder: Path, metadata: dict[str, Any]) -> None:
     """Warn of another minor version of scikit-learn, whose models may not mean the same here."""
-    theirs, ours = str(metadata.get("versions", {}).get("scikit-learn")), version("scikit-learn")
+    theirs, ours = str(metadata["versions"].get("scikit-learn")), version("scikit-learn")
     if theirs.split(".")[:2] != ours.split(".")[:2]:
         warnings.warn(
             f"{folder} was fitted with scikit-learn {theirs}, and this is {ours}: fit it anew to be sure.",
@@ -248,54 +361,30 @@ def _warn_of_versions(folder: Path, metadata: dict[str, Any]) -> None:
         )
 
 
-def _check_formats(columns: Iterable[Column]) -> None:
-    """Refuse columns whose format is none that text can be read by."""
-    for column in columns:
-        if column.format and column.kind not in (DATE, NUMBER):
-            raise ValueError(f"a column of the kind {column.kind} has a format")
-        if column.format:
-            check_formats(**{"date_format" if column.kind == DATE else "decimal": column.format})
-
-
 def _assemble(metadata: dict[str, Any], parts: dict[str, Any]) -> TableModel:
     """Return the model, checking that metadata and parts fit each other."""
     task = metadata["task"]
     kinds = {REGRESSION: AnchoredRegressor, CLASSIFICATION: AnchoredClassifier}
-    columns = tuple(Column(**{**column, "words": tuple(column["words"])}) for column in metadata["schema"])
-    if task not in kinds or type(parts["model"]) is not kinds[task]:
+    if type(parts["model"]) is not kinds[task]:
         raise ValueError(f"its {type(parts['model']).__name__} is no model for {task}")
-    if not columns or any(column.kind not in KINDS for column in columns):
-        raise ValueError("its schema has no columns, or some of an unknown kind")
-    names = getattr(parts["columns"], "feature_names_in_", ())
-    if [column.name for column in columns] != list(names):
-        raise ValueError("its schema and its preprocessing have different columns")
+    columns = (Column(**{**column, "words": tuple(column["words"])}) for column in metadata["schema"])
+    schema = Schema(tuple(columns))
+    _check_columns(parts["columns"], schema)
     _check_model(parts["model"])
-    for name in ("scores", "reference", "reference_targets"):
-        if not isinstance(parts[name], np.ndarray) or parts[name].dtype != np.float64:
-            raise ValueError(f"its {name} are no numbers")
-    if parts["fingerprints"].dtype != np.uint64:
-        raise ValueError("its fingerprints are no hashes")
-    measures = ("std", "reverse") if task == REGRESSION else ("error_probability",)
-    limits = {name: tuple(map(float, metadata["risk"][name])) for name in measures}
-    risk = RiskScale({name: (moderate, high) for name, (moderate, high) in limits.items()})
-    # Folders that were written before there was one predict a date in days.
-    origin = str(metadata.get("origin", "")) if task == REGRESSION else ""
-    if origin:
-        dates(np.zeros(1), origin)
-    target_format = str(metadata.get("target_format", ""))
-    _check_formats([*columns, Column("", DATE if origin else NUMBER, format=target_format)])
+    _check_scores(parts)
     return TableModel(
-        str(metadata["target"]),
-        task,
-        Schema(columns),
-        float(metadata["coverage"]),
-        Fitted(**parts),
-        risk,
-        float(metadata["center"]),
-        float(metadata["unit"]),
-        float(metadata["delta"]),
-        str(metadata["labels"]),
-        origin,
-        target_format,
-        dict(metadata["report"]),
+        target=metadata["target"],
+        task=task,
+        schema=schema,
+        coverage=float(metadata["coverage"]),
+        fitted=Fitted(**parts),
+        center=float(metadata["center"]),
+        unit=float(metadata["unit"]),
+        delta=float(metadata["delta"]),
+        risk=RiskScale({name: (float(low), float(high)) for name, (low, high) in metadata["risk"].items()}),
+        labels=metadata["labels"],
+        # Folders that were written before there was one predict a date in days.
+        origin=metadata.get("origin", ""),
+        target_format=metadata.get("target_format", ""),
+        report=metadata["report"],
     )

@@ -16,7 +16,7 @@ from deltauq.calibration import ConformalClassifier, ConformalRegressor
 from deltauq.core import Posterior
 from deltauq.core.representation import short_repr
 from deltauq.estimators import AnchoredClassifier, AnchoredRegressor
-from deltauq.tables.errors import require_pandas
+from deltauq.tables.errors import TableError, require_pandas
 from deltauq.tables.files import read_frame
 from deltauq.tables.problem import REGRESSION
 from deltauq.tables.risk import RiskScale, reverse_scores
@@ -167,10 +167,12 @@ class TableModel:
     def predict_columns(self, X: pd.DataFrame, coverage: float | None = None) -> dict[str, Any]:
         """Return the columns of `predict`, dates in days, for a table that was read by the schema."""
         coverage = self.coverage if coverage is None else coverage
-        numbers = self._numbers(X)
-        if self.task == REGRESSION:
-            return self._regression_columns(numbers, coverage)
-        return self._class_columns(numbers, coverage)
+        columns = self._regression_columns if self.task == REGRESSION else self._class_columns
+        try:
+            return columns(self._numbers(X), coverage)
+        except (ValueError, IndexError, ArithmeticError) as error:  # such as predictions that are not finite
+            said = str(error).strip().splitlines()[0].rstrip(".")
+            raise TableError(f"the model cannot predict these rows: {said}.") from error
 
     def with_formats(self, date_format: str | None = None, decimal: str | None = None) -> TableModel:
         """Return this model for text in other formats than the training table had, where they are given."""

@@ -16,10 +16,10 @@ from deltauq.tables.schema import (
     Schema,
     days,
     first_stamp,
-    is_unhashable,
     learn_kind,
     learn_schema,
     plain_floats,
+    unusable_values,
 )
 from deltauq.tables.text import (
     DECIMALS,
@@ -179,8 +179,8 @@ def _read_target(
     column: pd.Series, task: str, notes: list[str], date_format: str | None, decimal: str | None
 ) -> tuple[np.ndarray, str, str, str, str]:
     """Return the targets, the task, what classes were before they became strings, first date and format."""
-    if is_unhashable(column):
-        raise TableError(f"{column.name} holds lists or records: there is nothing to predict in them.")
+    if unusable := unusable_values(column):
+        raise TableError(f"{column.name} holds {unusable}: there is nothing to predict in them.")
     column = plain_text(column)
     kind, form = learn_kind(column, date_format, decimal)
     if kind == NUMBER and is_text(column):

@@ -158,13 +158,16 @@ def learn_schema(
     return Schema(tuple(columns))
 
 
-def is_unhashable(column: pd.Series) -> bool:
-    """Tell whether a column has values that cannot be compared, such as the lists of a Parquet file."""
+def unusable_values(column: pd.Series) -> str:
+    """Return what a column of a Parquet file may hold that no model is fitted to, or nothing."""
     try:
         column.nunique()
     except TypeError:
-        return True
-    return False
+        return "lists or records"
+    values = getattr(getattr(column, "cat", column), "categories", column)
+    held = require_pandas().api.types.infer_dtype(values, skipna=True)
+    is_binary = held == "bytes" or (held == "mixed" and any(isinstance(value, bytes) for value in values))
+    return "binary data" if is_binary else ""
 
 
 def kind_of(column: pd.Series) -> str:
@@ -207,7 +210,7 @@ def days(column: pd.Series, origin: str = "", date_format: str = "") -> pd.Serie
     if not pandas.api.types.is_timedelta64_dtype(column):
         stamps = _stamps(column, date_format)
         column = stamps - (pandas.Timestamp(origin) if origin else stamps.min())
-    return column / pandas.Timedelta(days=1)
+    return column / pandas.Timedelta(days=1).as_unit("s")  # of nanoseconds, long spans would overflow
 
 
 def first_stamp(column: pd.Series, date_format: str = "") -> str:
@@ -234,8 +237,8 @@ def plain_floats(column: pd.Series) -> pd.Series:
 def _learn(column: pd.Series, date_format: str | None, decimal: str | None) -> tuple[Column, str]:
     """Return what a column is, and why it is to be left out, if it is."""
     name = str(column.name)
-    if is_unhashable(column):
-        return Column(name, NUMBER), "lists or records"
+    if unusable := unusable_values(column):
+        return Column(name, NUMBER), unusable
     if column.nunique() <= 1:
         return Column(name, NUMBER), "one value"
     kind, form = learn_kind(column, date_format, decimal)
@@ -251,8 +254,8 @@ def _learn(column: pd.Series, date_format: str | None, decimal: str | None) -> t
 
 
 def _read(column: Column, values: pd.Series, first_row: int) -> pd.Series:
-    if is_unhashable(values):
-        raise TableError(f'the column "{column.name}" holds lists or records, where {column.kind}s are due.')
+    if unusable := unusable_values(values):
+        raise TableError(f'the column "{column.name}" holds {unusable}, where {column.kind}s are due.')
     values = plain_text(values)
     if column.kind == WORD:
         return _read_words(values)
@@ -321,10 +324,17 @@ def _read_spans(values: pd.Series) -> pd.Series:
 def _stamps(column: pd.Series, date_format: str = "") -> pd.Series:
     """Return a column of dates, or of text with dates in it, as timestamps in UTC."""
     if is_text(column):
-        return read_dates(column, date_format)
-    return require_pandas().to_datetime(column, utc=True, errors="coerce")
+        return _in_calendar(read_dates(column, date_format))
+    return _in_calendar(require_pandas().to_datetime(column, utc=True, errors="coerce"))
 
 
 def _is_date(column: pd.Series) -> bool:
     """Tell whether all dates of a column are in the range of pandas."""
     return bool((_stamps(column).notna() == column.notna()).all())
+
+
+def _in_calendar(stamps: pd.Series) -> pd.Series:
+    """Refuse dates that cannot be written, such as those of a damaged file."""
+    if not bool(stamps.dt.year.dropna().between(1, 9999).all()):
+        raise TableError(f'the column "{stamps.name}" holds dates outside the years 1 to 9999.')
+    return stamps

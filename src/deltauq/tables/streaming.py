@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from deltauq.data.files import written_whole
 from deltauq.tables.errors import TableError, did_you_mean
-from deltauq.tables.files import TableStream, open_table
+from deltauq.tables.files import TableStream, open_table, to_frame
 from deltauq.tables.model import TableModel
 from deltauq.tables.rights import give_usual_rights
 from deltauq.tables.risk import LEVELS
@@ -254,7 +254,7 @@ def _predict_batch(
     first_row: int,
     tally: Tally,
 ) -> dict[str, Any]:
-    X = model.schema.read(batch.select(model.schema.names).to_pandas(), first_row)
+    X = model.schema.read(to_frame(batch.select(model.schema.names)), first_row)
     for name, count, first in model.schema.new_words(X):
         tally.new[name] += count
         tally.first.setdefault(name, first)
