@@ -227,7 +227,7 @@ FOLDERS = {
     "no zip for a model": (lambda f: with_other_learnt(f, b"x" * 99), "cannot be read"),
     "another task": (
         lambda f: rewrite(f, lambda m: m.update(task="classification")),
-        "no model for classification",
+        "its risk has a field",
     ),
     "another schema": (lambda f: rewrite(f, lambda m: m["schema"].pop()), "different columns"),
     "no risk": (lambda f: rewrite(f, lambda m: m.pop("risk")), "describes no model"),
