@@ -33,7 +33,7 @@ class Slow(RegressorMixin, BaseEstimator):
         return np.zeros(len(X))
 
 
-@pytest.mark.parametrize("power", [1.0, 2.0])
+@pytest.mark.parametrize("power", [0.5, 1.0, 2.0])
 def test_the_estimate_follows_the_growth_of_the_cost(power):
     tuples = np.zeros((25_600, 2))
     seconds = estimate_seconds(Slow(power=power), tuples, np.zeros(25_600), {})
@@ -44,10 +44,11 @@ def test_few_pairs_are_not_timed():
     assert estimate_seconds(Slow(), np.zeros((10_000, 2)), np.zeros(10_000), {}) == 0.0
 
 
-def test_a_part_that_cannot_be_fitted_gives_no_estimate():
+@pytest.mark.parametrize("error", [ValueError, RuntimeError])
+def test_a_part_that_cannot_be_fitted_gives_no_estimate(error):
     class Refuses(Slow):
         def fit(self, X, y):
-            raise ValueError("too few rows")
+            raise error("too few rows")
 
     assert estimate_seconds(Refuses(), np.zeros((25_600, 2)), np.zeros(25_600), {}) == 0.0
 

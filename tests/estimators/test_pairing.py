@@ -6,9 +6,15 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.compose import TransformedTargetRegressor
 from sklearn.datasets import make_friedman1
 from sklearn.dummy import DummyRegressor
-from sklearn.ensemble import ExtraTreesRegressor, RandomForestClassifier, RandomForestRegressor
+from sklearn.ensemble import (
+    BaggingRegressor,
+    ExtraTreesRegressor,
+    RandomForestClassifier,
+    RandomForestRegressor,
+)
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.linear_model import Ridge
 from sklearn.neighbors import KNeighborsRegressor
@@ -45,6 +51,9 @@ def test_auto_takes_all_pairs_while_they_are_few_and_never_fewer_than_twenty_anc
         (make_pipeline(StandardScaler(), ExtraTreesRegressor(50)), 100_000, 10),
         (RandomForestClassifier(50), 2000, 20),
         (RandomForestClassifier(5), 2000, 50),
+        (TransformedTargetRegressor(RandomForestRegressor(50)), 2000, 10),
+        (BaggingRegressor(DecisionTreeRegressor(), 50), 2000, 10),
+        (RandomForestRegressor(0), 200, 200),
     ],
 )
 def test_auto_takes_fewer_anchors_for_more_trees(forest, n, anchors):

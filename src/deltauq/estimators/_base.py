@@ -26,7 +26,7 @@ from deltauq.estimators._bases import (
 )
 from deltauq.estimators._delta_model import DeltaModel, Recipe
 from deltauq.estimators._readout import Readout
-from deltauq.estimators._rows import TrainingRows, folds
+from deltauq.estimators._rows import N_FOLDS, TrainingRows, folds
 from deltauq.estimators._scale import crossed_rows, significant_std, typical_std, unit_rms_scale
 from deltauq.estimators._validation import (
     FitLikeBase,
@@ -128,7 +128,9 @@ class BaseAnchored(ShortRepr, MetaEstimatorMixin, BaseEstimator):
             rng = np.random.default_rng(random_state.randint(np.iinfo(np.int32).max))
             train_rng, readout_rng, fold_rng = rng.spawn(3)
             self.encoding_ = recipe.encoding
-            model = _train(recipe, data, train_rng)
+            # Each of the N_FOLDS fits that calibrate leaves one fold out.
+            n_fits = N_FOLDS if isinstance(self.calibrate, str) else 1
+            model = _train(recipe, data, train_rng, n_fits)
             self.estimator_, self.anchors_ = model.estimator, model.anchors
             warn_if_alone(self.anchors_)
             self._fit_readout(recipe, data, readout_rng)
@@ -347,10 +349,10 @@ class BaseAnchored(ShortRepr, MetaEstimatorMixin, BaseEstimator):
         return dict(process_routing(self, "fit", **fit_params).estimator.fit)
 
 
-def _train(recipe: Recipe, data: TrainingRows, rng: np.random.Generator) -> DeltaModel:
+def _train(recipe: Recipe, data: TrainingRows, rng: np.random.Generator, n_fits: int) -> DeltaModel:
     """Train, and say what to do when the base cannot fit several outputs."""
     try:
-        return recipe.train(data, rng, warn=True)
+        return recipe.train(data, rng, n_fits=n_fits)
     except ValueError as error:
         if data.y.ndim == 1 or "1d array" not in str(error):
             raise

@@ -13,6 +13,8 @@ from sklearn import get_config
 from sklearn.base import BaseEstimator, clone
 from sklearn.compose import ColumnTransformer
 from sklearn.ensemble import (
+    BaggingClassifier,
+    BaggingRegressor,
     ExtraTreesClassifier,
     ExtraTreesRegressor,
     RandomForestClassifier,
@@ -35,7 +37,13 @@ CUBIC_MACHINES = (GaussianProcessClassifier, GaussianProcessRegressor, KernelRid
 MAX_CUBIC_PAIRS = 2_000
 """Their cost grows with the cube: 10,000 pairs would take a Gaussian process the better part of an hour."""
 REGRESSION_FORESTS = (RandomForestRegressor, ExtraTreesRegressor)
-FORESTS = (*REGRESSION_FORESTS, RandomForestClassifier, ExtraTreesClassifier)
+FORESTS = (
+    *REGRESSION_FORESTS,
+    RandomForestClassifier,
+    ExtraTreesClassifier,
+    BaggingRegressor,
+    BaggingClassifier,
+)
 MIN_PAIRS_PER_LEAF = 3
 """`forest-study`: a third of the size at about the same errors. Classifiers keep theirs: NLL suffers."""
 ESTIMATOR_METHODS = ("get_params", "set_params", "fit")
@@ -103,16 +111,17 @@ def max_pairs(base: BaseEstimator) -> int | None:
 
 
 def count_trees(base: BaseEstimator) -> int | None:
-    """Return how many trees a forest has, or None for other bases."""
-    forest = _last_step(base)
-    return int(forest.n_estimators) if isinstance(forest, FORESTS) else None
+    """Return how many trees the forests in a base have, or None where there are none."""
+    counts = [part.n_estimators for part in _parts(base) if isinstance(part, FORESTS)]
+    # Any other value is left to the base, which says what is wrong with it.
+    return sum(int(count) for count in counts if isinstance(count, Integral) and int(count) > 0) or None
 
 
 def limit_leaves(base: BaseEstimator) -> None:
-    """Keep the trees of a regression forest from growing leaves of fewer than three pairs."""
-    forest = _last_step(base)
-    if isinstance(forest, REGRESSION_FORESTS) and isinstance(forest.min_samples_leaf, Integral):
-        forest.set_params(min_samples_leaf=max(MIN_PAIRS_PER_LEAF, forest.min_samples_leaf))
+    """Keep the trees of regression forests from growing leaves of fewer than three pairs."""
+    for forest in _parts(base):
+        if isinstance(forest, REGRESSION_FORESTS) and forest.min_samples_leaf in (1, 2):
+            forest.set_params(min_samples_leaf=MIN_PAIRS_PER_LEAF)
 
 
 def trains_by_epochs(base: BaseEstimator) -> bool:

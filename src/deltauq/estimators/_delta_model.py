@@ -47,8 +47,11 @@ class Recipe:
     n_train_anchors: int | str
     pairing: str
 
-    def train(self, data: TrainingRows, rng: np.random.Generator, *, warn: bool = False) -> DeltaModel:
-        """Train a clone of the base on tuples of rows and anchors; with `warn`, warn first if it is slow."""
+    def train(self, data: TrainingRows, rng: np.random.Generator, *, n_fits: float = 0.0) -> DeltaModel:
+        """Train a clone of the base on tuples of rows and anchors.
+
+        With `n_fits`, warn first if so many fits like this one are slow.
+        """
         train_rng, predict_rng = rng.spawn(2)
         base = clone(self.base)
         if self.n_train_anchors == "auto":
@@ -57,7 +60,7 @@ class Recipe:
         if trains_by_epochs(base):
             fit_by_epochs(base, data, anchors, weights, self.encoding, train_rng)
         else:
-            self._fit_on_pairs(base, data, anchors, weights, train_rng, warn)
+            self._fit_on_pairs(base, data, anchors, weights, train_rng, n_fits)
         chosen = pairing.choose_anchors(anchors, weights, self.n_anchors, predict_rng)
         return DeltaModel(base, self.encoding, chosen)
 
@@ -77,7 +80,7 @@ class Recipe:
         anchors: np.ndarray,
         weights: np.ndarray | None,
         rng: np.random.Generator,
-        warn: bool,
+        n_fits: float,
     ) -> None:
         # Trees cast to float32 themselves; doing it while pairing saves them a copy of everything.
         dtype = np.float32 if packed_trees.packable(base) else np.float64
@@ -96,8 +99,8 @@ class Recipe:
         if pairs.weights is not None:
             keywords[weight_keyword(base)] = pairs.weights
         targets = data.y[pairs.rows]
-        if warn:
-            warn_if_slow(base, pairs.tuples, targets, keywords)
+        if n_fits:
+            warn_if_slow(base, pairs.tuples, targets, keywords, n_fits)
         base.fit(pairs.tuples, targets, **keywords)
 
 

@@ -10,16 +10,20 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 
+from deltauq.estimators._bases import is_kernel_machine
+
 MIN_PAIRS = 20_000
-"""Fewer are not timed: kernel machines aside, no base takes minutes for them."""
+"""Fewer are not timed: no base takes minutes for them."""
 SHARES = (256, 64)
-"""Fits on a 256th and a 64th of the pairs cost about two percent of the whole."""
+"""The parts that are timed: a 256th and a 64th of the pairs."""
 SLOW_SECONDS = 120.0
 QUADRATIC = 2.0
 
 
-def warn_if_slow(base: BaseEstimator, tuples: np.ndarray, y: np.ndarray, keywords: dict[str, Any]) -> None:
-    """Warn before a fit that will take more than two minutes, with an estimate.
+def warn_if_slow(
+    base: BaseEstimator, tuples: np.ndarray, y: np.ndarray, keywords: dict[str, Any], n_fits: float
+) -> None:
+    """Warn before fits that will take more than two minutes, with an estimate.
 
     Parameters
     ----------
@@ -28,8 +32,10 @@ def warn_if_slow(base: BaseEstimator, tuples: np.ndarray, y: np.ndarray, keyword
     y : array of shape (n_pairs,) or (n_pairs, o)
     keywords : dict
         What the base's `fit` gets besides; arrays of length n_pairs go along with their pairs.
+    n_fits : float
+        How many fits of this size there will be.
     """
-    seconds = estimate_seconds(base, tuples, y, keywords)
+    seconds = n_fits * estimate_seconds(base, tuples, y, keywords)
     if seconds < SLOW_SECONDS:
         return
     time_text = f"{seconds / 60:.0f} minutes" if seconds < 5400 else f"{seconds / 3600:.0f} hours"
@@ -46,15 +52,17 @@ def estimate_seconds(
 ) -> float:
     """Return about how many seconds a fit takes, or zero where it is short or cannot be told.
 
-    Two small parts are timed, and the growth between them is extended to the whole.
+    Two small parts are timed, and the growth between them is extended to the whole. Where the first is over
+    so soon that even twice the time per pair makes a short fit, it is not followed by the second; the cost
+    of kernel machines grows faster.
     """
     n_pairs = len(tuples)
     if n_pairs < MIN_PAIRS:
         return 0.0
     order = np.random.default_rng(0).permutation(n_pairs)
     seconds = []
-    # A part may lack what the base needs, such as a class. Then nothing is said.
-    with warnings.catch_warnings(), suppress(ValueError):
+    # A part may lack what the base needs, such as a class, and bases have errors of their own.
+    with warnings.catch_warnings(), suppress(Exception):
         warnings.simplefilter("ignore")
         for share in SHARES:
             part = order[: n_pairs // share]
@@ -62,10 +70,12 @@ def estimate_seconds(
             start = time.perf_counter()
             clone(base).fit(tuples[part], y[part], **taken)
             seconds.append(time.perf_counter() - start)
+            if 2 * share * seconds[-1] < SLOW_SECONDS / 5 and not is_kernel_machine(base):
+                return 0.0
     if len(seconds) < len(SHARES):
         return 0.0
     growth = np.log(seconds[1] / seconds[0]) / np.log(SHARES[0] / SHARES[1])
-    return float(seconds[1] * SHARES[1] ** np.clip(growth, 1.0, QUADRATIC))
+    return float(seconds[1] * SHARES[1] ** np.clip(growth, 0.0, QUADRATIC))
 
 
 def _take(value: Any, part: np.ndarray, n: int) -> Any:
