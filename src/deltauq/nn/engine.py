@@ -20,7 +20,7 @@ from deltauq.core import AnchorPrior
 from deltauq.nn._inputs import check_one_input
 from deltauq.nn._pairing import IN_BATCH
 from deltauq.nn._steps import GraphedStep, PairingWatch, Step
-from deltauq.nn.anchored import Anchored
+from deltauq.nn.anchored import Anchored, check_tensor
 from deltauq.nn.epochs import Batch, Epochs, Objective, mix
 from deltauq.nn.losses import squared_error
 from deltauq.nn.recipe import Recipe, set_rate
@@ -53,9 +53,10 @@ def supervised(criterion: Callable[[Tensor, Tensor], Tensor]) -> Objective:
     """
 
     def objective(net: nn.Module, batch: Batch) -> Tensor:
-        if batch.anchors is None:
-            return criterion(net(batch.x), batch.y)
-        return criterion(net(batch.x, anchors=batch.anchors, masked=batch.masked), batch.y)
+        pairing = {} if batch.anchors is None else {"anchors": batch.anchors, "masked": batch.masked}
+        outputs = net(batch.x, **pairing)
+        check_tensor(outputs, "the training engine")
+        return criterion(outputs, batch.y)
 
     return objective
 
