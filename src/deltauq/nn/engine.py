@@ -53,17 +53,22 @@ def supervised(criterion: Callable[[Tensor, Tensor], Tensor]) -> Objective:
     """
 
     def objective(net: nn.Module, batch: Batch) -> Tensor:
-        pairing = {} if batch.anchors is None else {"anchors": batch.anchors, "masked": batch.masked}
-        outputs = net(batch.x, **pairing)
-        check_tensor(outputs, "the training engine")
-        return criterion(outputs, batch.y)
+        if batch.anchors is None:
+            return criterion(net(batch.x), batch.y)
+        return criterion(net(batch.x, anchors=batch.anchors, masked=batch.masked), batch.y)
 
     return objective
 
 
 def criterion_for(y: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
     """Return the criterion of these targets: cross-entropy for integers, squared error for floats."""
-    return squared_error if y.is_floating_point() else nn.functional.cross_entropy
+    loss = squared_error if y.is_floating_point() else nn.functional.cross_entropy
+
+    def criterion(outputs: Tensor, targets: Tensor) -> Tensor:
+        check_tensor(outputs, "the training engine")
+        return loss(outputs, targets)
+
+    return criterion
 
 
 def fit(
