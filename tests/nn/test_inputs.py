@@ -336,3 +336,139 @@ def test_what_is_printed_holds_no_anchors():
     net.set_anchors(secret)
     for shown in (net, net.site, net.train_anchors, AnchorPredictor(net)):
         assert "98765" not in repr(shown)
+
+
+class Shared(nn.Module):
+    """Adds a row-wise input, and the sum of a tensor that all rows share."""
+
+    def __init__(self, *, positional=False):
+        super().__init__()
+        self.stem, self.head, self.positional = nn.Linear(5, 8), nn.Linear(8, 2), positional
+
+    def forward(self, x, shared, c=None):
+        x = x + shared if self.positional else x
+        h = self.head(self.stem(x).relu())
+        h = h if c is None else h + c
+        return h if self.positional else h + shared.sum()
+
+
+def test_rows_and_budgets_do_not_change_what_is_shared():
+    torch.manual_seed(0)
+    net = Anchored(Shared(), n_anchors=5).double()
+    net.set_anchors(torch.randn(5, 5).double())
+    x, c = torch.randn(60, 5).double(), torch.randn(60, 2).double()
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(60):
+        n, m, pairs = (int(torch.randint(1, most, (), generator=generator)) for most in (60, 12, 60))
+        if m == n and n > 1:
+            continue
+        shared, budget = torch.rand(m, 3).double(), 128 * pairs
+        expected = net.posterior(x, torch.zeros(())).mean[:n] + c[:n] + shared.sum()
+        found = net.posterior(x[:n], shared, c[:n], memory_budget=budget)
+        torch.testing.assert_close(found.mean, expected)
+        torch.testing.assert_close(net.eval()(x[:n], shared, c=c[:n]), expected)
+
+
+def test_blocks_of_the_default_budget_do_not_change_what_is_shared():
+    net = Anchored(Shared(), n_anchors=20)
+    net.set_anchors(torch.randn(20, 5))
+    x, table = torch.randn(40, 5), torch.ones(7)
+    budget = 7 * 20 * net._plan(Inputs(x, (table,)), net.anchors).row_bytes
+    whole = net.posterior(x, table, memory_budget=budget).mean
+    torch.testing.assert_close(whole[-5:], net.posterior(x[-5:], table).mean)
+    torch.testing.assert_close(whole[:7], net.posterior(x[:8], table).mean[:7])
+
+
+@pytest.mark.parametrize("reading", ["shown", "both"])
+def test_a_positional_tensor_in_front_of_the_layer(reading):
+    torch.manual_seed(0)
+    net = Anchored(Shared(positional=True), n_anchors=4, reading=reading, mask=0.5)
+    x, positional = torch.randn(20, 3, 5), torch.randn(1, 3, 5)
+    net(x, positional)
+    whole = net.posterior(x, positional)
+    for n in (1, 2, 3):
+        found = net.posterior(x[:n], positional)
+        torch.testing.assert_close(found.mean, whole.mean[:n])
+        torch.testing.assert_close(found.var, whole.var[:n])
+    net.set_anchors(None)
+    assert net.train()(x[:1], positional).shape == (1, 3, 2)
+
+
+def test_copies_of_a_batch_are_not_taken_for_what_is_shared():
+    net, x = Anchored(Shared(), n_anchors=3), torch.randn(3, 5)
+    with pytest.raises(ValueError, match=r"shared.*first dimension 6.*buffer"):
+        anchored_loss(net, nn.functional.mse_loss, x, x[:, :2], n_anchors=2, shared=torch.ones(6))
+
+
+def test_few_rows_show_whether_further_inputs_fit():
+    class Backbone(nn.Sequential):
+        rows = 0
+
+        def forward(self, x):
+            self.rows = max(self.rows, len(x))
+            return super().forward(x)
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.backbone, self.head = Backbone(nn.Linear(5, 8)), nn.Linear(8, 2)
+
+        def forward(self, x, c):
+            return self.head(self.backbone(x)) + c
+
+    net = Anchored(Net(), n_anchors=3, at="head")
+    net.set_anchors(torch.randn(3, 5))
+    net.posterior(torch.randn(200, 5), torch.randn(200, 2), memory_budget=1)
+    assert net.module.backbone.rows <= 16
+
+
+def test_another_output_has_its_own_plan():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.stem, self.head = nn.Linear(5, 5), nn.Linear(5, 2)
+
+        def forward(self, x):
+            h = self.stem(x)
+            past = (h.view(len(x), -1, 5) + x[:, None]).flatten(0, 1)
+            return {"through": self.head(h), "past": self.head(past)}
+
+    torch.manual_seed(0)
+    net, x = Anchored(Net(), n_anchors=3, output="through"), torch.randn(6, 5)
+    net.set_anchors(x)
+    net.posterior(x)
+    net.output = "past"
+    fresh = copy.deepcopy(net)
+    fresh._plans.clear()
+    torch.testing.assert_close(net.posterior(x).mean, fresh.posterior(x).mean)
+
+
+def test_an_output_that_is_no_tensor():
+    class Nested(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.stem = nn.Linear(5, 2)
+
+        def forward(self, x):
+            return {"a": {"b": self.stem(x)}}
+
+    with pytest.raises(TypeError, match="output='a' must name a tensor, got dict"):
+        Anchored(Nested(), output="a")(torch.randn(6, 5))
+    with pytest.raises(TypeError, match=r"output must be a str or an int, got 1\.5"):
+        Anchored(Several("tuple"), output=1.5)
+    for net in (Several("dict"), Anchored(Several("dict"), n_anchors=3)):
+        with pytest.raises(TypeError, match=r"got dict\. Name one of its outputs by output=: 'logits'"):
+            fit(net, torch.randn(8, 5), torch.randn(8, 2), Recipe(epochs=1, batch_size=4))
+
+
+def test_names_of_keywords_of_an_anchored_network():
+    class Detector(nn.Linear):
+        def forward(self, x, anchors=None):
+            return super().forward(x)
+
+    with pytest.raises(ValueError, match=r"'anchors' is a keyword of Anchored.*rename"):
+        Anchored(Detector(5, 2))
+    net = Anchored(MLP(5, 2), n_anchors=3)
+    net.set_anchors(torch.randn(3, 5))
+    with pytest.raises(TypeError, match="link='softmax'"):
+        net.posterior(torch.randn(6, 5), "softmax")

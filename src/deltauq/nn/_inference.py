@@ -24,6 +24,8 @@ Pass = Callable[[Inputs, AnchorShare, bool], Tensor]
 """``run(inputs, share, repeated)``: the outputs of shape (n_readings * k * n, ...), anchor by anchor."""
 Shares = Callable[[int], Iterator[AnchorShare]]
 """``shares(k)``: what the anchors contribute, at most k of them at a time, computed when it is their turn."""
+MISFITS = (RuntimeError, ValueError, IndexError, TypeError, AssertionError)
+"""What a network raises at tensors that do not fit."""
 
 
 @dataclass(frozen=True)
@@ -38,10 +40,13 @@ class Plan:
         inputs are repeated either way: they belong to what follows that layer.
     row_bytes : int
         Bytes of activations that one pair of input and anchor takes, all readings together.
+    row_wise : frozenset of int and str, optional
+        Places and keywords of the row-wise further inputs.
     """
 
     repeated: bool
     row_bytes: int
+    row_wise: frozenset[int | str] | None
 
     def pairs(self, budget: int | None, device: torch.device) -> int:
         """Return how many pairs fit into one pass."""
@@ -81,9 +86,9 @@ def make_plan(run: Pass, network: nn.Module, inputs: Inputs, share: AnchorShare)
         row_bytes = max(sizes, default=0) // max(1, len(share) * x.shape[0])
         try:
             fast = run(inputs, share, False)
-        except (RuntimeError, ValueError, IndexError, TypeError, AssertionError):
-            return Plan(True, max(1, row_bytes))
-    return Plan(not _agree(fast, plain), max(1, row_bytes))
+        except MISFITS:
+            return Plan(True, max(1, row_bytes), inputs.row_wise)
+    return Plan(not _agree(fast, plain), max(1, row_bytes), inputs.row_wise)
 
 
 def _agree(fast: Tensor, plain: Tensor) -> bool:

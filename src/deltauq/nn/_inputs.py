@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from torch import Tensor, nn
@@ -15,7 +15,8 @@ class Inputs:
     """The arguments of a network.
 
     A further input is row-wise if it is a tensor whose first dimension is the batch size: it follows the rows
-    of x. Everything else is passed unchanged.
+    of x. Everything else is passed unchanged, and so are further inputs of a batch of one, which are
+    broadcast. It is decided once, for the whole batch: blocks and copies of its rows keep that.
 
     Attributes
     ----------
@@ -25,21 +26,27 @@ class Inputs:
         Further inputs by position.
     kwargs : dict
         Further inputs by keyword.
+    row_wise : frozenset of int and str, optional
+        Places and keywords of the row-wise ones; by default those of this batch.
     """
 
     x: Tensor
     args: tuple[Any, ...] = ()
     kwargs: Mapping[str, Any] = field(default_factory=dict)
+    row_wise: frozenset[int | str] | None = None
+
+    def __post_init__(self) -> None:
+        if self.row_wise is None:
+            n = self.x.shape[0]
+            object.__setattr__(self, "row_wise", self.of_length(n) if n > 1 else frozenset())
 
     def replace(self, x: Tensor, change: Callable[[Tensor], Tensor]) -> Inputs:
         """Return x in place of this one, with `change` applied to every row-wise further input."""
-
-        def changed(value: Any) -> Any:
-            return change(value) if self._is_row_wise(value) else value
-
-        return Inputs(
-            x, tuple(map(changed, self.args)), {key: changed(value) for key, value in self.kwargs.items()}
-        )
+        further = {
+            key: change(value) if self._is_row_wise(key) else value for key, value in self._further().items()
+        }
+        args = tuple(further.pop(k) for k in range(len(self.args)))
+        return Inputs(x, args, {str(key): value for key, value in further.items()}, self.row_wise)
 
     def rows(self, start: int, stop: int) -> Inputs:
         """Return some of the rows."""
@@ -64,22 +71,38 @@ class Inputs:
 
     def has_row_wise(self) -> bool:
         """Whether any further input is row-wise."""
-        return any(self._is_row_wise(value) for value in (*self.args, *self.kwargs.values()))
+        return bool(self.row_wise)
+
+    def of_length(self, n: int) -> frozenset[int | str]:
+        """Return places and keywords of the tensors whose first dimension is n."""
+        return frozenset(
+            key
+            for key, value in self._further().items()
+            if isinstance(value, Tensor) and value.ndim > 0 and value.shape[0] == n
+        )
+
+    def with_rows_of_one(self) -> Inputs:
+        """Return a batch of one whose further inputs of one row are row-wise."""
+        return replace(self, row_wise=self.of_length(1))
 
     def signature(self) -> tuple[Any, ...]:
         """Return the shapes and types that decide how a network can be run, without the number of rows."""
 
-        def kind(value: Any) -> Any:
+        def kind(key: int | str, value: Any) -> Any:
             if isinstance(value, Tensor):
-                row_wise = self._is_row_wise(value)
+                row_wise = self._is_row_wise(key)
                 return row_wise, value.shape[row_wise:], value.dtype
             return value if isinstance(value, bool | str | None) else type(value)
 
-        further = [(key, kind(value)) for key, value in (*enumerate(self.args), *self.kwargs.items())]
+        further = [(key, kind(key, value)) for key, value in self._further().items()]
         return self.x.shape[1:], self.x.dtype, *further
 
-    def _is_row_wise(self, value: Any) -> bool:
-        return isinstance(value, Tensor) and value.ndim > 0 and value.shape[0] == self.x.shape[0]
+    def _further(self) -> dict[int | str, Any]:
+        """Return further inputs by place or keyword."""
+        return dict((*enumerate(self.args), *self.kwargs.items()))
+
+    def _is_row_wise(self, key: int | str) -> bool:
+        return key in (self.row_wise or ())
 
 
 def check_one_input(net: nn.Module, where: str) -> None:

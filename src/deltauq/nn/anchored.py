@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from os import PathLike
 from typing import Any
 
@@ -12,7 +14,9 @@ import torch
 from torch import Tensor, nn
 
 from deltauq.core import AnchorPrior, Encoding, Posterior, get_encoding
+from deltauq.core.posterior import LINKS
 from deltauq.nn._inference import (
+    MISFITS,
     Plan,
     Shares,
     check_budget,
@@ -40,6 +44,9 @@ from deltauq.nn._site import Site
 from deltauq.nn._store import AnchorStore
 from deltauq.nn._surgery import INITS, anchor_entry, anchor_stem, some
 from deltauq.nn._trace import check_calls, recorded_calls
+
+CHECKED_ROWS = 8
+"""Inputs that show whether further ones change what enters the anchored layer."""
 
 
 class Anchored(Masking, AnchorStore):
@@ -98,8 +105,8 @@ class Anchored(Masking, AnchorStore):
     Further inputs, as in ``net(x, mask)`` or ``net(x, mask=mask)``, are passed on to the network; only x is
     anchored. A tensor whose first dimension is the batch size is row-wise: it is repeated and cut along with
     the rows of x. Anything else is passed unchanged. A tensor that all rows share must not have the batch
-    size as its first dimension: make it a buffer of the network. Stored anchors are first inputs alone, so
-    row-wise inputs may not change what enters the anchored layer.
+    size as its first dimension, unless that is 1: make it a buffer of the network. Stored anchors are first
+    inputs alone, so row-wise inputs may not change what enters the anchored layer.
 
     Once in evaluation, a network may be used by several threads. What the anchors contribute to the anchored
     layer is computed anew in every call, once for all of its inputs: few calls with many rows are cheaper.
@@ -131,6 +138,10 @@ class Anchored(Masking, AnchorStore):
             raise ValueError(f"init must be one of {list(INITS)}, got {init!r}.")
         if at is not None and stem is not None:
             raise ValueError("at and stem name two places to anchor: give one of them.")
+        if isinstance(output, bool) or not isinstance(output, str | int | None):
+            raise TypeError(f"output must be a str or an int, got {output!r}.")
+        if not isinstance(module, Anchored):
+            _check_keywords(module)
         self.mask, self.mask_by, self.reading = mask, mask_by, reading
         self.encoding = get_encoding(encoding)
         self.train_anchors = get_train_anchors(train_anchors)
@@ -192,7 +203,9 @@ class Anchored(Masking, AnchorStore):
             self._remember(x[: x.shape[0] // self._copies])
             return outputs
         anchors = self._stored(x)
-        plan, shares = self._plan(inputs, anchors), self._shares(inputs, anchors)
+        plan = self._plan(inputs, anchors)
+        inputs = replace(inputs, row_wise=plan.row_wise)
+        shares = self._shares(inputs, anchors)
         return mean_over_anchors(self._run, plan, inputs, len(anchors), shares, plan.pairs(None, x.device))
 
     def posterior(
@@ -232,6 +245,9 @@ class Anchored(Masking, AnchorStore):
             raise ValueError("there are no anchors yet: train the network, or give some to set_anchors.")
         self._check_rows(x, "inputs")
         check_budget(memory_budget)
+        for value in args:
+            if isinstance(value, str) and value in LINKS:
+                raise TypeError(f"link is a keyword: write link={value!r}.")
         if self.anchors.shape[0] < 2:
             raise ValueError(
                 "one anchor has no variance: keep at least two; the mean alone is what eval() gives."
@@ -240,7 +256,9 @@ class Anchored(Masking, AnchorStore):
         graph = torch.set_grad_enabled(torch.is_grad_enabled() and x.requires_grad)
         with evaluating(self), graph, lower:
             inputs, anchors = Inputs(x, args, kwargs), self._stored(x)
-            plan, shares = self._plan(inputs, anchors), self._shares(inputs, anchors)
+            plan = self._plan(inputs, anchors)
+            inputs = replace(inputs, row_wise=plan.row_wise)
+            shares = self._shares(inputs, anchors)
             pairs = plan.pairs(memory_budget, x.device)
             return posterior_over_anchors(
                 self._run, plan, inputs, len(anchors), shares, pairs, link=link, keep_samples=keep_samples
@@ -365,12 +383,24 @@ class Anchored(Masking, AnchorStore):
     def _plan(self, inputs: Inputs, anchors: Tensor) -> Plan:
         """Return how to run the network with these anchors."""
         # One input, or one anchor, bears what several do not: a plan made for it is good for no other.
-        key = (inputs.signature(), inputs.x.shape[0] > 1, anchors.shape[0] > 1, self.reading)
+        several = inputs.x.shape[0] > 1
+        key = (inputs.signature(), several, anchors.shape[0] > 1, self.reading, self.output)
         if key not in self._plans:
             self._check_further_inputs(inputs)
-            two = next(self._shares(inputs, anchors[:2])(2))
-            self._plans[key] = make_plan(self._run, self.module, inputs, two)
+            try:
+                plan = self._tried(inputs, anchors)
+            except MISFITS:
+                of_one = inputs.with_rows_of_one()
+                if several or not of_one.has_row_wise():
+                    raise
+                plan = self._tried(of_one, anchors)  # not broadcast by this network
+            self._plans[key] = plan
         return self._plans[key]
+
+    def _tried(self, inputs: Inputs, anchors: Tensor) -> Plan:
+        """Return how to run the network, from passes of a few inputs with one anchor or two."""
+        two = next(self._shares(inputs, anchors[:2])(2))
+        return make_plan(self._run, self.module, inputs, two)
 
     def _shares(self, inputs: Inputs, anchors: Tensor) -> Shares:
         """Return a way to compute what the anchors contribute to the anchored layer, some at a time."""
@@ -411,6 +441,7 @@ class Anchored(Masking, AnchorStore):
         """Refuse row-wise further inputs that change what enters the anchored layer: anchors have none."""
         if not inputs.has_row_wise():
             return
+        inputs = inputs.rows(0, CHECKED_ROWS)
         others = inputs.replace(inputs.x, lambda tensor: (tensor == 0).to(tensor.dtype))
         with torch.no_grad(), evaluating(self):
             entering, changed = self._reaching(inputs), self._reaching(others)
@@ -425,11 +456,7 @@ class Anchored(Masking, AnchorStore):
         """Return the outputs for all pairs of inputs and anchors, of shape (n_readings * k * n, ...)."""
         k, n = share.part.shape[0], inputs.x.shape[0]
         outputs = self._through(inputs.repeat(k, x_too=repeated), WithEvery(share, repeated))
-        if not isinstance(outputs, Tensor):
-            raise TypeError(
-                f"the mean over anchors needs a network that returns a tensor, got {type(outputs).__name__}. "
-                f"Name one of its outputs by output=: {_names_of(outputs)}."
-            )
+        check_tensor(outputs, "the mean over anchors")
         if outputs.ndim == 0 or outputs.shape[0] != k * n:
             raise ValueError(
                 f"the network returned shape {tuple(outputs.shape)} for {k * n} rows of inputs under "
@@ -469,10 +496,34 @@ def _selected(outputs: Any, name: str | int) -> Tensor:
     if isinstance(outputs, Tensor):
         raise ValueError(f"the network returns one tensor: leave out output={name!r}.")
     try:
-        selected: Tensor = outputs[name]
+        selected = outputs[name]
     except (LookupError, TypeError):
         raise ValueError(f"output={name!r} names no output of the network: {_names_of(outputs)}.") from None
+    if not isinstance(selected, Tensor):
+        raise TypeError(f"output={name!r} must name a tensor, got {type(selected).__name__}.")
     return selected
+
+
+def check_tensor(outputs: Any, where: str) -> None:
+    """Refuse several outputs where one tensor is needed."""
+    if not isinstance(outputs, Tensor):
+        raise TypeError(
+            f"{where} needs a network that returns a tensor, got {type(outputs).__name__}. "
+            f"Name one of its outputs by output=: {_names_of(outputs)}."
+        )
+
+
+def _check_keywords(module: nn.Module) -> None:
+    """Refuse a network with a further input of the name of a keyword of `Anchored`, which would hide it."""
+    own = [
+        p.name
+        for method in (Anchored.forward, Anchored.posterior)
+        for p in inspect.signature(method).parameters.values()
+        if p.kind is p.KEYWORD_ONLY
+    ]
+    for name in list(inspect.signature(module.forward).parameters)[1:]:
+        if name in own:
+            raise ValueError(f"{name!r} is a keyword of Anchored: rename this input of the network.")
 
 
 def _names_of(outputs: Any) -> str:

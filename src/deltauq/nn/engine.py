@@ -20,7 +20,7 @@ from deltauq.core import AnchorPrior
 from deltauq.nn._inputs import check_one_input
 from deltauq.nn._pairing import IN_BATCH
 from deltauq.nn._steps import GraphedStep, PairingWatch, Step
-from deltauq.nn.anchored import Anchored
+from deltauq.nn.anchored import Anchored, check_tensor
 from deltauq.nn.epochs import Batch, Epochs, Objective, mix
 from deltauq.nn.losses import squared_error
 from deltauq.nn.recipe import Recipe, set_rate
@@ -62,7 +62,13 @@ def supervised(criterion: Callable[[Tensor, Tensor], Tensor]) -> Objective:
 
 def criterion_for(y: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
     """Return the criterion of these targets: cross-entropy for integers, squared error for floats."""
-    return squared_error if y.is_floating_point() else nn.functional.cross_entropy
+    loss = squared_error if y.is_floating_point() else nn.functional.cross_entropy
+
+    def criterion(outputs: Tensor, targets: Tensor) -> Tensor:
+        check_tensor(outputs, "the training engine")
+        return loss(outputs, targets)
+
+    return criterion
 
 
 def fit(

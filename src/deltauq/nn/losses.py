@@ -105,7 +105,7 @@ def anchored_loss(
         raise ValueError("with anchors given nothing is masked: masked_target must be 'label'.")
     if masked_target == "uniform" and _unwrapped(net).mask_by != "batch":
         raise ValueError("masked_target='uniform' needs a network with mask_by='batch'.")
-    inputs = Inputs(x, kwargs=kwargs).repeat(n_anchors)
+    inputs = _copies(x, kwargs, n_anchors)
     if anchors is not None:
         outputs = net(inputs.x, anchors=_of_copies(anchors, len(x), n_anchors), **inputs.kwargs)
     else:
@@ -119,6 +119,21 @@ def anchored_loss(
         spread = outputs.unflatten(0, (n_anchors, -1)).var(0, correction=0).mean()
         loss = loss + consistency * spread
     return loss
+
+
+def _copies(x: Tensor, kwargs: dict[str, Any], n_copies: int) -> Inputs:
+    """Return a batch several times over, refusing shared tensors that would pass for copies of rows."""
+    inputs = Inputs(x, kwargs=kwargs)
+    if len(x) == 1:
+        inputs = inputs.with_rows_of_one()
+    n = n_copies * len(x)
+    taken = inputs.of_length(n) if n_copies > 1 else ()
+    if taken:
+        raise ValueError(
+            f"{', '.join(map(repr, taken))} is shared by all rows, but its first dimension {n} is that of "
+            f"{n_copies} copies of {len(x)} rows: make it a buffer of the network."
+        )
+    return inputs.repeat(n_copies)
 
 
 def _of_copies(anchors: Tensor, n: int, n_copies: int) -> Tensor:
