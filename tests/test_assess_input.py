@@ -3,7 +3,9 @@
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.sparse import csr_array
 from sklearn.datasets import load_diabetes, make_friedman1
+from sklearn.dummy import DummyRegressor
 from sklearn.ensemble import ExtraTreesRegressor, HistGradientBoostingRegressor
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression, Ridge
@@ -11,8 +13,9 @@ from sklearn.model_selection import LeaveOneOut, StratifiedKFold
 from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.tree import DecisionTreeRegressor
 
-from deltauq import assess
+from deltauq import AnchoredRegressor, assess
 from deltauq.assessment import Advice
 
 
@@ -36,6 +39,10 @@ def diabetes(n=150):
         ({"coverage": 1.0}, "coverage must lie between 0 and 1"),
         ({"coverage": 0.99}, "99% intervals need 124 rows"),
         ({"groups": np.zeros(150)}, "groups need a splitter"),
+        ({"cv": diabetes()[0]}, r"cv must be .* got <ndarray of shape \(150, 10\)>"),
+        ({"cv": np.arange(150) % 5}, r"cv must be .* got <ndarray of shape \(150,\)>"),
+        ({"coverage": diabetes()[0]}, r"coverage must .* got <ndarray of shape \(150, 10\)>"),
+        ({"n_anchors": diabetes()[0]}, r"n_anchors must .* got <ndarray of shape \(150, 10\)>"),
     ],
 )
 def test_bad_words(words, message):
@@ -61,14 +68,59 @@ def test_bad_tables():
         assess(Ridge(), X, np.where(np.arange(150) == 3, np.nan, y))
     with pytest.raises(ValueError, match=r"make_pipeline\(SimpleImputer"):
         assess(Ridge(), np.where(X > 0.1, np.nan, X), y)
-    with pytest.raises(ValueError, match="infinite"):
+    with pytest.raises(ValueError, match="infinity"):
         assess(HistGradientBoostingRegressor(), np.where(X > 0.1, np.inf, X), y)
-    with pytest.raises(ValueError, match=r"make_pipeline\(ColumnTransformer"):
+    with pytest.raises(ValueError, match=r"make_column_transformer\(\(OneHotEncoder"):
         assess(Ridge(), np.full((150, 2), "a"), y)
     with pytest.raises(ValueError, match="one class only"):
         assess(LogisticRegression(), X, np.zeros(150, dtype=int))
     with pytest.raises(ValueError, match="smallest class has 2"):
         assess(LogisticRegression(), X, np.r_[np.zeros(148, dtype=int), [1, 1]])
+
+
+def test_assess_accepts_the_frames_that_fit_accepts():
+    X, y = make_friedman1(100, random_state=0)
+    frame = pd.DataFrame(X, columns=list("abcdefghij"))
+    settings = {"cv": 2, "coverage": 0.8, "n_train_anchors": 3}
+    categories = frame.assign(c=pd.Categorical((X[:, 2] * 4).astype(int)))
+    nullable = frame.assign(c=pd.array((X[:, 2] * 4).astype(int), dtype="Int64"))
+    nullable.loc[3, "c"] = pd.NA
+    tree = HistGradientBoostingRegressor(max_iter=3)
+    AnchoredRegressor(tree).fit(nullable, y)
+    assess(tree, nullable, y, **settings)
+    passing = make_pipeline("passthrough", tree).set_output(transform="pandas")
+    assess(passing, nullable, y, **settings)
+    for call in (AnchoredRegressor(tree).fit, lambda X, y: assess(tree, X, y, **settings)):
+        with pytest.raises(ValueError, match=r"columns of categories, \['c'\]"):
+            call(categories, y)
+        with pytest.raises(TypeError, match="sparse"):
+            call(csr_array(X), y)
+    with pytest.raises(ValueError, match="columns of categories"):
+        assess(passing, categories, y, **settings)
+
+
+class RegressorWithoutTags:
+    """A regressor with scikit-learn's methods but without its base class, as in older libraries."""
+
+    _estimator_type = "regressor"
+
+    def get_params(self, deep=True):
+        return {}
+
+    def set_params(self):
+        return self
+
+    def fit(self, X, y):
+        self.mean_ = np.mean(y)
+        return self
+
+    def predict(self, X):
+        return np.full(len(X), self.mean_)
+
+
+def test_models_without_tags():
+    found = assess(RegressorWithoutTags(), *diabetes(), cv=2, n_train_anchors=2)
+    assert found.task == "regression"
 
 
 def test_missing_values_reach_models_that_accept_them():
@@ -118,3 +170,22 @@ def test_few_trees_whose_rivals_cost_less_and_rank_within_the_noise():
     verdict = assess(ExtraTreesRegressor(5), *diabetes(200)).verdict
     assert verdict.advice is Advice.DONT
     assert "within the noise of 5 folds" in verdict.sentence and "n_repeats" in verdict.sentence
+
+
+def test_a_fold_without_a_ranking_counts_as_zero_everywhere():
+    X, y = diabetes(60)
+    found = assess(DecisionTreeRegressor(), np.repeat(X, 5, axis=0), np.repeat(y, 5))
+    folds = found.measures.scores["anchored"]["spearman"]
+    assert np.isnan(folds).any() and np.isfinite(folds).any()
+    shown = found.to_frame().spearman["anchored"]
+    np.testing.assert_allclose(shown, np.mean(np.nan_to_num(folds)))
+    np.testing.assert_allclose(shown, found.measures.mean_rank("anchored"))
+    method = next(row for row in found.numbers()["methods"] if row["method"] == "anchored")
+    np.testing.assert_allclose(method["against_plain"]["spearman"]["difference"], shown)
+    np.testing.assert_allclose(method["spearman_std"], np.std(np.nan_to_num(folds), ddof=1))
+
+
+def test_equal_errors_are_not_called_noise():
+    verdict = assess(DummyRegressor(), *diabetes(), cv=3, n_train_anchors=3).verdict
+    assert verdict.method == "baseline"
+    assert "noise" not in verdict.sentence and "more folds" not in verdict.sentence

@@ -105,7 +105,14 @@ def test_a_spread_that_does_not_rank():
 
 def test_a_ranking_within_the_noise_is_none_and_the_sentence_says_so():
     measures = regression(anchored=regressor(10.0, 0.2, noise=0.5), center=regressor(10.0, 0.2, noise=0.5))
-    assert_advice(measures, Advice.DONT, "plain", "within the noise of 5 folds")
+    assert_advice(measures, Advice.DONT, "plain", "may rank", "within the noise of 5 folds")
+    assert "does not rank" not in decide(measures).sentence
+
+
+def test_a_clear_but_useless_ranking_is_not_called_noise():
+    measures = regression(anchored=regressor(10.0, 0.08), center=regressor(10.0, 0.08))
+    assert_advice(measures, Advice.DONT, "plain", "does not rank", "0.08")
+    assert "noise" not in decide(measures).sentence
 
 
 @pytest.mark.parametrize(("rank", "word"), [(0.7, "better"), (0.52, "as well")])
@@ -255,6 +262,26 @@ def test_classes_where_the_plain_model_knows_as_much():
         center=classifier(0.9, None, 0.8, 0.75),
     )
     assert_advice(measures, Advice.DONT, "plain", "no better than the plain model's", "use the plain model.")
+
+
+def test_a_spread_that_may_find_mistakes_better_is_not_called_useless():
+    plain = classifier(0.9, 0.3, 0.7, seconds=0.1)
+    ours = classifier(0.9, 0.3, 0.7, 0.8)
+    ours["auroc_spread"] = 0.8 + 0.3 * NOISE
+    measures = classification(plain=plain, anchored=ours, center=ours)
+    assert_advice(measures, Advice.DONT, "plain", "may find mistakes better", "within the noise of 5 folds")
+
+
+def test_a_doubtful_loss_of_accuracy_is_measured_by_the_error_rate():
+    plain = classifier(0.99, 0.3, 0.7, seconds=0.1, noise=0.0)
+    anchored = classifier(0.99, 0.3, 0.7, 0.85, noise=0.0)
+    center = {**anchored}
+    anchored["accuracy"] = np.array([0.99, 0.99, 0.99, 0.99, 0.79])
+    measures = classification(plain=plain, anchored=anchored, center=center)
+    assert_advice(measures, Advice.SIGMA_ONLY, "center", "may cost accuracy", "95.0% against 99.0%")
+    # Less than one point, though many times the error rate: no matter.
+    anchored["accuracy"] = np.array([0.99, 0.99, 0.99, 0.99, 0.95])
+    assert decide(measures).advice is Advice.ANCHORING
 
 
 def test_a_classifier_without_mistakes_is_left_alone():

@@ -12,6 +12,8 @@ ACCURACY_MARGIN = 0.001
 """Nor does one of accuracies that the table does not show."""
 NOTABLE = 0.05
 """A reader of the table sees a difference of this share, even where it is noise."""
+NOTABLE_ACCURACY = 0.01
+"""Of accuracies, at least this much: a share of a small error rate is a few rows."""
 RANK_MARGIN = 0.05
 """Two rankings closer than this are equally good."""
 USEFUL_RANK = 0.1
@@ -41,8 +43,8 @@ def has_larger(measures: Measures, name: str, a: str, b: str) -> bool:
 
 def seems_larger(measures: Measures, name: str, a: str, b: str) -> bool:
     """Tell whether method `a` has notably more of one error than `b` in the table, be it noise or not."""
-    difference = measures.mean_error(a, name) - measures.mean_error(b, name)
-    return difference > NOTABLE * abs(measures.mean(b, name))
+    error, other = measures.mean_error(a, name), measures.mean_error(b, name)
+    return error - other > max(NOTABLE * other, NOTABLE_ACCURACY if name == "accuracy" else 0.0)
 
 
 def larger_errors(measures: Measures, a: str, b: str) -> list[str]:

@@ -13,12 +13,14 @@ from deltauq.assessment.columns import text
 from deltauq.assessment.comparison import (
     COST_FACTOR,
     RANK_MARGIN,
+    USEFUL_RANK,
     alternatives,
     beats_baseline,
     best_ranking,
     deciding_errors,
     doubtful_errors,
     errs_less,
+    errs_no_more,
     has_larger,
     larger_errors,
     ranks_better,
@@ -51,10 +53,10 @@ def use_it(measures: Measures, terms: Terms) -> str:
     if not measures.has_ranking("anchored"):
         start += f", but {_unranked(measures, 'anchored')}"
     elif measures.task == "regression" and not ranks_better(measures, "anchored", "plain"):
-        start += (
-            ", but do not rely on σ, which says little about its errors "
-            f"({_rank_numbers(measures, 'anchored')})"
-        )
+        little = "says little about its errors"
+        if _may_rank_better(measures, "anchored"):
+            little = f"may rank its errors, within {_noise(measures)}"
+        start += f", but do not rely on σ, which {little} ({_rank_numbers(measures, 'anchored')})"
     else:
         ranking = _ranking(measures, "anchored")
         word = "but" if " worse than " in ranking else "and"
@@ -114,7 +116,7 @@ def _none_beats(measures: Measures, instead: str, terms: Terms) -> str:
     )
     if instead == BASELINE:
         seems_to_beat = any(
-            not larger_errors(measures, method, BASELINE) and not doubtful_errors(measures, method, BASELINE)
+            errs_no_more(measures, method, BASELINE) and _shows_smaller_error(measures, method, BASELINE)
             for method in ("plain", "anchored")
         )
         return f"{advice}; {_more_folds(terms) if seems_to_beat else 'try another model'}."
@@ -138,7 +140,22 @@ def _against_baseline(measures: Measures, method: str) -> str:
     clear = kinds[0]
     name = next(name for kind in [*kinds, names] for name in kind)
     numbers = _numbers(measures, name, method, BASELINE)
-    return numbers if name in clear else f"{numbers}, within {_noise(measures)}"
+    if name in clear or _shows_equal(measures, name, method, BASELINE):
+        return numbers
+    return f"{numbers}, within {_noise(measures)}"
+
+
+def _shows_equal(measures: Measures, name: str, a: str, b: str) -> bool:
+    """Tell whether an error of two methods is the same with the digits of the table."""
+    return text(measures, a, name) == text(measures, b, name)
+
+
+def _shows_smaller_error(measures: Measures, a: str, b: str) -> bool:
+    """Tell whether method `a` has a smaller error than `b` in the table, among those that decide."""
+    return any(
+        measures.mean_error(a, name) < measures.mean_error(b, name) and not _shows_equal(measures, name, a, b)
+        for name in deciding_errors(measures, a)
+    )
 
 
 def _worse_than_baseline(measures: Measures, method: str) -> str:
@@ -273,16 +290,25 @@ def _as_well(measures: Measures, a: str, b: str) -> tuple[str, str]:
 
 def _no_gain(measures: Measures, ours: str) -> str:
     """Say that a method ranks its errors no better than the plain model."""
-    subject, plain = SUBJECTS[measures.rank_name(ours)], "plain"
-    has_rival = measures.has_ranking(plain)
-    # A large gain may still be noise, where mistakes are few.
-    unsure = measures.mean_rank(ours) - measures.mean_rank(plain) > RANK_MARGIN
-    numbers = _rank_numbers(measures, ours, plain) if has_rival else _rank_numbers(measures, ours)
-    if unsure:
-        numbers += f": within {_noise(measures)}"
+    subject = SUBJECTS[measures.rank_name(ours)]
+    has_rival = measures.has_ranking("plain")
+    numbers = _rank_numbers(measures, ours, "plain" if has_rival else None)
+    if _may_rank_better(measures, ours):
+        what = f"find mistakes better than {_source(measures, 'plain')}" if has_rival else "rank the errors"
+        return f"{subject} may {what}, within {_noise(measures)} ({numbers})"
     if not has_rival:
         return f"{subject} does not rank the errors ({numbers})"
-    return f"{subject} finds mistakes no better than {_source(measures, plain)} ({numbers})"
+    return f"{subject} finds mistakes no better than {_source(measures, 'plain')} ({numbers})"
+
+
+def _may_rank_better(measures: Measures, ours: str) -> bool:
+    """Tell whether a method ranks its errors better than the plain model in the table, but within the noise.
+
+    A large gain may still be noise, where mistakes are few.
+    """
+    gain = measures.mean_rank(ours) - measures.mean_rank("plain")
+    is_useful = gain > RANK_MARGIN and measures.mean_rank(ours) >= USEFUL_RANK
+    return is_useful and not ranks_better(measures, ours, "plain")
 
 
 def _rival_gain(measures: Measures, ours: str, instead: str) -> str:

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, clone
-from sklearn.utils import _safe_indexing, get_tags
+from sklearn.utils import _safe_indexing
 from sklearn.utils.parallel import Parallel, delayed
 
 from deltauq.assessment.anchoring import Anchoring
@@ -19,6 +18,7 @@ from deltauq.assessment.measures import LABELS, Measures
 from deltauq.assessment.regression import Regression
 from deltauq.assessment.splits import Split
 from deltauq.estimators import AnchoredRegressor
+from deltauq.estimators._validation import validated
 
 Task = Regression | Classification
 
@@ -149,37 +149,16 @@ def measure(
     return Measures(task.name, arrays, n_test / n_train, level, n_test / len(splits)), answers
 
 
-def as_numbers(X: Any, model: BaseEstimator) -> np.ndarray:
-    """Return what a model is to see as a float64 array of shape (n, d), or say why it cannot be anchored."""
-    try:
-        array = np.asarray(X.toarray() if issparse(X) else X, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise ValueError(
-            f"The model's features must be numbers ({error}): encode them before it, as in "
-            "make_pipeline(ColumnTransformer(...), model)."
-        ) from error
-    if array.ndim != 2 or array.shape[1] == 0:
-        raise ValueError(f"X must have shape (n, d) with d > 0, got {array.shape}.")
-    if np.any(np.isinf(array)):
-        raise ValueError("The model's features have infinite values: replace them.")
-    # The tag of an anchored model is that of the model inside, of whatever kind.
-    if np.any(np.isnan(array)) and not get_tags(AnchoredRegressor(model)).input_tags.allow_nan:
-        raise ValueError(
-            f"The model's features have missing values, which {type(model).__name__} does not accept: fill "
-            "them before it, as in make_pipeline(SimpleImputer(), model)."
-        )
-    return array
-
-
 def _prepare(problem: Problem, split: Split) -> dict[str, np.ndarray]:
     """Return the features of the three parts of a fold."""
     parts = {name: _safe_indexing(problem.X, rows) for name, rows in vars(split).items() if len(rows) > 0}
     if problem.preprocessing is None:
         return parts
-    preprocessing = clone(problem.preprocessing)
-    fit = preprocessing.fit_transform(parts.pop("fit"), problem.y[split.fit])
-    rest = {name: as_numbers(preprocessing.transform(rows), problem.model) for name, rows in parts.items()}
-    return {"fit": as_numbers(fit, problem.model), **rest}
+    preprocessing, anchored = clone(problem.preprocessing), AnchoredRegressor(problem.model)
+    y = problem.y[split.fit]
+    fit, _ = validated(anchored, preprocessing.fit_transform(parts.pop("fit"), y), y)
+    rest = {name: validated(anchored, preprocessing.transform(rows)) for name, rows in parts.items()}
+    return {"fit": fit, **{name: rows.astype(np.float64) for name, rows in rest.items()}}
 
 
 def _with_center(task: Task, fold: dict[str, Outcome]) -> dict[str, Outcome]:

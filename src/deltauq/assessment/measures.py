@@ -57,12 +57,23 @@ class Measures:
         """Return the methods that compete with the anchored ones."""
         return [name for name in RIVALS if name in self.scores]
 
+    def values(self, method: str, name: str) -> np.ndarray:
+        """Return a measure in every fold, of shape (f,).
+
+        Of `spearman`, a fold without one counts as zero: σ that is the same everywhere ranks nothing. NaN
+        remains where no fold has one.
+        """
+        values = self.scores[method][name]
+        if name == "spearman" and np.any(np.isfinite(values)):
+            return np.nan_to_num(values, nan=0.0)
+        return values
+
     def mean(self, method: str, name: str) -> float:
-        """Return a measure's mean over the folds that have it; NaN where none has.
+        """Return a measure's mean over the folds that have it (see `values`); NaN where none has.
 
         Of seconds the median: the first fold may pay for compiling.
         """
-        values = self.scores[method][name]
+        values = self.values(method, name)
         values = values[np.isfinite(values)]
         if len(values) == 0:
             return float("nan")
@@ -106,10 +117,10 @@ class Measures:
     def ranks(self, method: str) -> np.ndarray:
         """Return how well a method ranks its errors, of shape (f,): 1 is perfect, 0 is chance.
 
-        Spearman's correlation of σ and |error|, zero where σ is the same everywhere; or 2 AUROC − 1, which
-        is NaN in a fold where a classifier is always or never right.
+        Spearman's correlation of σ and |error|, zero where there is none; or 2 AUROC − 1, which is NaN in a
+        fold where a classifier is always or never right.
         """
-        values = self.scores[method][self.rank_name(method)]
+        values = self.values(method, self.rank_name(method))
         return np.nan_to_num(values, nan=0.0) if self.task == "regression" else 2.0 * values - 1.0
 
     def mean_rank(self, method: str) -> float:

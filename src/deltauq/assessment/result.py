@@ -22,9 +22,9 @@ ARROWS = "↓ ↑: lower or higher than the plain model's by more than the noise
 LEGENDS = {
     "regression": (
         "trimmed MAE: MAE without the largest 5 % of the errors. rank: Spearman's correlation of σ with "
-        "|error|, a dash where there is none, as where σ is the same for every row. raw: share of targets in "
-        "intervals as they come. cal., width: the same, and their mean width, with σ scaled on rows left "
-        f"out. Means over folds; of times, medians. {ARROWS}"
+        "|error|, zero in a fold where σ is the same for every row, a dash where no fold has one. raw: "
+        "share of targets in intervals as they come. cal., width: the same, and their mean width, with σ "
+        f"scaled on rows left out. Means over folds; of times, medians. {ARROWS}"
     ),
     "classification": (
         "AUROC: how well mistakes are told from the rest by the spread of the probabilities (σ), and by one "
@@ -112,7 +112,7 @@ class Assessment:
     def numbers(self) -> dict[str, Any]:
         """Return everything but the predictions as values that JSON can hold; NaN becomes None."""
         deviations = {
-            method: {f"{name}_std": _sample_std(values) for name, values in scores.items()}
+            method: {f"{name}_std": _sample_std(self.measures.values(method, name)) for name in scores}
             for method, scores in self.measures.scores.items()
         }
         rows = [

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, is_classifier, is_regressor
+from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.utils import column_or_1d
 from sklearn.utils._missing import is_pandas_na, is_scalar_nan
@@ -17,11 +17,14 @@ from sklearn.utils.validation import _num_samples
 
 from deltauq.assessment.anchoring import Anchoring
 from deltauq.assessment.classification import Classification
-from deltauq.assessment.jobs import Problem, Task, as_numbers, measure, run
+from deltauq.assessment.jobs import Problem, Task, measure, run
 from deltauq.assessment.regression import Regression
 from deltauq.assessment.result import Assessment
 from deltauq.assessment.splits import Split, make_splits
 from deltauq.core.representation import shown
+from deltauq.estimators import AnchoredRegressor
+from deltauq.estimators._bases import tags_of
+from deltauq.estimators._validation import validated
 
 Tick = Callable[[int, int], None]
 
@@ -63,7 +66,8 @@ def assess(
         Of a `Pipeline` only the last step is anchored: its preprocessing is fitted once for every training
         part, and all methods see the same features.
     X : array-like of shape (n, d)
-        What the estimator accepts. What reaches its last step must be numbers without gaps.
+        What the estimator accepts. What reaches its last step must be dense numbers; missing values only
+        where the model accepts them.
     y : array-like of shape (n,)
     cv : int, scikit-learn splitter or iterable of (train, test), default=5
         A number of folds is shuffled, and stratified for classes.
@@ -104,7 +108,8 @@ def assess(
     if _num_samples(X) != len(target):
         raise ValueError(f"X has {_num_samples(X)} rows, but y has {len(target)}.")
     if preprocessing is None:
-        X = as_numbers(X, model)
+        # The class does not matter: both validate X in the same way.
+        X, _ = validated(AnchoredRegressor(model), X, target)
     rng = np.random.default_rng(random_state)
     splits = make_splits(
         X,
@@ -148,9 +153,9 @@ def _check_words(n_repeats: Any, n_anchors: Any, n_train_anchors: Any, coverage:
         is_count = isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value >= 1
         if not is_count and not (isinstance(value, str) and value in allowed):
             extra = "".join(f' or "{text}"' for text in allowed if text)
-            raise ValueError(f"{name} must be a positive integer{extra}, got {value!r}.")
+            raise ValueError(f"{name} must be a positive integer{extra}, got {shown(value)}.")
     if not (isinstance(coverage, (int, float)) and 0.0 < coverage < 1.0):
-        raise ValueError(f"coverage must lie between 0 and 1, got {coverage!r}.")
+        raise ValueError(f"coverage must lie between 0 and 1, got {shown(coverage)}.")
 
 
 def _take_apart(estimator: Any) -> tuple[BaseEstimator | None, BaseEstimator]:
@@ -163,7 +168,7 @@ def _take_apart(estimator: Any) -> tuple[BaseEstimator | None, BaseEstimator]:
         # Names may repeat between nested pipelines.
         steps += [(f"{len(steps)}-{name}", step) for name, step in model.steps[:-1]]
         model = model.steps[-1][1]
-    if not (hasattr(model, "get_params") and (is_regressor(model) or is_classifier(model))):
+    if not hasattr(model, "get_params") or tags_of(model).estimator_type not in ("regressor", "classifier"):
         raise TypeError(f"estimator must end in a regressor or a classifier, got {shown(model)}.")
     return (Pipeline(steps) if steps else None), model
 
@@ -171,7 +176,7 @@ def _take_apart(estimator: Any) -> tuple[BaseEstimator | None, BaseEstimator]:
 def _read_task(model: BaseEstimator, y: Any, coverage: float) -> tuple[Task, np.ndarray]:
     """Return the task and the targets: floats, or class numbers."""
     y = column_or_1d(y)
-    if is_classifier(model):
+    if tags_of(model).estimator_type == "classifier":
         missing = sum(map(_is_missing, y.tolist()))
         if missing > 0:
             raise ValueError(f"y has {missing} missing value(s): leave these rows out.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,8 @@ from sklearn.model_selection import (
     check_cv,
     train_test_split,
 )
+
+from deltauq.core.representation import shown
 
 HELD_SHARE = 0.2
 """The part of the training rows that is left out to set the scale of intervals."""
@@ -96,6 +98,8 @@ def _folds(
             raise ValueError(
                 f"n_repeats={n_repeats} needs cv to be a number of folds; give a repeated splitter instead."
             )
+        if not hasattr(cv, "split") and cv is not None:
+            cv = _train_test_pairs(cv)
         yield from check_cv(cv, y, classifier=stratify).split(X, y, groups)
         return
     if not 2 <= cv <= len(y):
@@ -107,6 +111,18 @@ def _folds(
     for _ in range(n_repeats):
         kind = StratifiedKFold if stratify else KFold
         yield from kind(int(cv), shuffle=True, random_state=int(rng.integers(2**31))).split(X, y)
+
+
+def _train_test_pairs(cv: Any) -> list[Any]:
+    """Return an iterable of (train, test) as a list, or raise ValueError for anything else."""
+    pairs = list(cv) if isinstance(cv, Iterable) else [cv]
+    for pair in pairs:
+        if not isinstance(pair, (tuple, list, np.ndarray)) or [np.ndim(rows) for rows in pair] != [1, 1]:
+            raise ValueError(
+                "cv must be a number of folds, a scikit-learn splitter or pairs of (train, test) row "
+                f"numbers, got {shown(cv)}."
+            )
+    return pairs
 
 
 def _require_rows_in_every_class(y: np.ndarray, n_folds: int) -> None:

@@ -58,8 +58,8 @@ def decide(measures: Measures, terms: Terms = PYTHON) -> Verdict:
     0.05 of the ranking (Spearman of σ and |error|, or 2 AUROC − 1), which must itself be at least 0.1 to be
     better than anything. Everything else is a tie. Errors are MAE, trimmed MAE and RMSE, or error rate, Brier
     score and log loss. A method errs more when any of them is larger; also when the table shows one that is
-    5 % larger, even within the noise (RMSE and log loss excepted, whose noise a few rows can make). It errs
-    less when one is smaller and it does not err more.
+    5 % larger (an error rate: and by one percentage point), even within the noise (RMSE and log loss
+    excepted, whose noise a few rows can make). It errs less when one is smaller and it does not err more.
 
     A method *beats the trivial baseline* when it errs less than the mean of y, or has a smaller Brier score
     than the class frequencies (without probabilities: a larger accuracy). No other method is advised.
