@@ -31,7 +31,9 @@ from deltauq.estimators._scale import crossed_rows, significant_std, typical_std
 from deltauq.estimators._validation import (
     FitLikeBase,
     all_or_nothing,
+    refuse_dates,
     refuse_means_of_nan,
+    refuse_text,
     require_choice,
     require_count,
     require_positive,
@@ -298,21 +300,24 @@ class BaseAnchored(ShortRepr, MetaEstimatorMixin, BaseEstimator):
         """Return the user's anchors as a float64 array of shape (K, d)."""
         if hasattr(anchors, "columns"):
             _check_feature_names(self, anchors, reset=False)
+        refuse_dates("anchors", anchors)
         try:
-            anchors = check_array(
+            if np.ndim(anchors) < 2:
+                raise ValueError(f"expected a 2D array, got {shown(anchors)}.")
+            values = check_array(
                 anchors,
                 dtype=np.float64,
                 ensure_all_finite="allow-nan" if accepts_nan(self._base()) else True,
                 input_name="anchors",
                 copy=True,
             )
-        except ValueError as error:
-            if np.ndim(anchors) == 1:  # scikit-learn's message shows the data
-                raise ValueError(f"anchors must be a 2D array of rows, got {shown(anchors)}.") from None
-            raise ValueError(f"anchors must be rows like those of X: {error}") from error
-        if anchors.shape[1] != self.n_features_in_:
-            raise ValueError(f"anchors have {anchors.shape[1]} features, but X has {self.n_features_in_}.")
-        return anchors
+        except (ValueError, TypeError) as error:
+            refuse_text("anchors", anchors, error)
+            message = str(error).partition("\n")[0]
+            raise ValueError(f"anchors must be rows like those of X: {message}") from error
+        if values.shape[1] != self.n_features_in_:
+            raise ValueError(f"anchors have {values.shape[1]} features, but X has {self.n_features_in_}.")
+        return values
 
     # -- scikit-learn's contracts ------------------------------------------------------------------
 
