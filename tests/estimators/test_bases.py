@@ -208,6 +208,8 @@ def test_a_pipeline_that_refuses_missing_values_itself_says_so_in_one_line(gaps)
     base = make_pipeline(FunctionTransformer(), Ridge())
     with pytest.raises(ValueError, match=r"^X contains NaN, which Pipeline does not accept[^\n]*$"):
         fit(base, gaps)
+    with pytest.raises(ValueError, match=r"^X contains NaN, which Pipeline does not accept[^\n]*$"):
+        fit(base, (np.nan_to_num(gaps[0]), gaps[1])).predict(gaps[0])
 
 
 @pytest.mark.parametrize(

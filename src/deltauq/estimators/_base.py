@@ -30,6 +30,7 @@ from deltauq.estimators._rows import TrainingRows, folds
 from deltauq.estimators._scale import crossed_rows, significant_std, typical_std, unit_rms_scale
 from deltauq.estimators._validation import (
     FitLikeBase,
+    advise_on_nan,
     all_or_nothing,
     refuse_dates,
     refuse_means_of_nan,
@@ -266,12 +267,13 @@ class BaseAnchored(ShortRepr, MetaEstimatorMixin, BaseEstimator):
             With ``center="estimator"`` the mean is the plain model's prediction.
         """
         check_is_fitted(self)
-        X = validated(self, X)
-        model = DeltaModel(self.estimator_, self.encoding_, self.anchors_)
-        raw = self._posterior_of(model, X, return_samples)
-        if hasattr(self, "center_"):
-            return Posterior(self._center_outputs(self.center_, X), raw.var, samples=raw.samples)
-        return raw
+        with advise_on_nan(self):
+            X = validated(self, X)
+            model = DeltaModel(self.estimator_, self.encoding_, self.anchors_)
+            raw = self._posterior_of(model, X, return_samples)
+            if hasattr(self, "center_"):
+                return Posterior(self._center_outputs(self.center_, X), raw.var, samples=raw.samples)
+            return raw
 
     def _posterior_of(self, model: DeltaModel, X: np.ndarray, keep_samples: bool = False) -> Posterior:
         return model.posterior(X, self._readout(), keep_samples=keep_samples, n_jobs=self.n_jobs)

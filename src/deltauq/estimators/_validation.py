@@ -65,13 +65,24 @@ def all_or_nothing(estimator: BaseEstimator) -> Iterator[None]:
         if name.endswith("_") and not name.startswith("_"):
             delattr(estimator, name)
     try:
-        yield
-    except BaseException as error:
+        with advise_on_nan(estimator):
+            yield
+    except BaseException:
         vars(estimator).clear()
         vars(estimator).update(before)
-        if isinstance(error, ValueError) and str(error).startswith("Input X contains NaN"):
-            raise _nan_error(estimator._base()) from error
         raise
+
+
+@contextmanager
+def advise_on_nan(estimator: Any) -> Iterator[None]:
+    """Say in one line what to do where scikit-learn refuses missing values."""
+    try:
+        yield
+    except ValueError as error:
+        if not str(error).startswith("Input X contains NaN"):
+            raise
+        base = type(estimator._base()).__name__
+        raise ValueError(f"X contains NaN, which {base} {NAN_ADVICE}") from error
 
 
 def validated(estimator: Any, X: Any, *y: Any) -> Any:
@@ -102,8 +113,6 @@ def validated(estimator: Any, X: Any, *y: Any) -> Any:
             **({"multi_output": True} if fitting else {}),
         )
     except (ValueError, TypeError) as error:
-        if str(error).startswith("Input X contains NaN"):
-            raise _nan_error(base) from error
         if str(error).startswith("Expected 2D array"):  # scikit-learn's message shows the data
             raise ValueError(
                 f"X must be a 2D array of rows and columns, got {shown(np.asarray(X))}. Reshape your data "
@@ -111,10 +120,6 @@ def validated(estimator: Any, X: Any, *y: Any) -> Any:
             ) from None
         refuse_text("X", X, error)
         raise
-
-
-def _nan_error(base: Any) -> ValueError:
-    return ValueError(f"X contains NaN, which {type(base).__name__} {NAN_ADVICE}")
 
 
 def refuse_dates(name: str, X: Any) -> None:
