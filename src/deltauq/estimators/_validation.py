@@ -112,7 +112,7 @@ def validated(estimator: Any, X: Any, *y: Any) -> Any:
             ensure_min_samples=2 if fitting else 1,
             **({"multi_output": True} if fitting else {}),
         )
-    except (ValueError, TypeError) as error:
+    except (ValueError, np.exceptions.DTypePromotionError) as error:
         if str(error).startswith("Expected 2D array"):  # scikit-learn's message shows the data
             raise ValueError(
                 f"X must be a 2D array of rows and columns, got {shown(np.asarray(X))}. Reshape your data "
