@@ -5,11 +5,16 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.ensemble import BaggingRegressor
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 import deltauq
 from deltauq import AnchoredClassifier, AnchoredRegressor
 from deltauq.calibration import ConformalClassifier, ConformalRegressor
+from deltauq.core import SetPrior
 from deltauq.core.representation import short_repr, shown
 
 SECRET = 0.8765
@@ -72,6 +77,38 @@ def test_assessments():
 def test_lines_break_as_in_scikit_learn():
     model = AnchoredRegressor(DecisionTreeRegressor(max_depth=3, min_samples_leaf=2), n_anchors=50, n_jobs=2)
     assert all(len(line) <= 80 for line in repr(model).splitlines())
+
+
+@pytest.mark.parametrize("anchors", [{"X": X}, [[X]], (X, X)], ids=["dict", "nested", "tuple"])
+def test_parameters_of_any_kind_are_shown_without_data(anchors):
+    assert_no_data(AnchoredRegressor(DecisionTreeRegressor(), anchors=anchors))
+
+
+def test_a_dataclass_as_a_prior_is_shown_without_data():
+    @dataclass
+    class Own:
+        rows: np.ndarray
+
+        def draw(self, *args, **options):
+            raise NotImplementedError
+
+    model = AnchoredRegressor(DecisionTreeRegressor(), anchors=Own(X))
+    assert_no_data(model)
+    assert "Own(rows=<ndarray of shape (40, 3)>)" in " ".join(repr(model).split())
+
+
+def test_models_inside_ours_are_shown_without_data():
+    inner = make_pipeline(StandardScaler(), AnchoredRegressor(DecisionTreeRegressor(), anchors=X))
+    text = repr(ConformalRegressor(inner))
+    assert "8765" not in text and "Pipeline(...)" in text
+    assert "DecisionTreeRegressor(max_depth=3)" in repr(AnchoredRegressor(DecisionTreeRegressor(max_depth=3)))
+
+
+def test_a_set_of_anchors_is_shown_without_data_inside_any_model():
+    model = AnchoredRegressor(DecisionTreeRegressor(), anchors=SetPrior(X))
+    assert_no_data(make_pipeline(StandardScaler(), model), most=700)
+    assert_no_data(GridSearchCV(model, {"anchors": [SetPrior(X), "data"]}), most=700)
+    assert_no_data(BaggingRegressor(model), most=700)
 
 
 def test_values_in_messages():

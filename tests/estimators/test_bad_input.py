@@ -15,6 +15,7 @@ from sklearn.svm import SVR
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from deltauq import AnchoredClassifier, AnchoredRegressor
+from deltauq.estimators._bases import refuse_column_choices
 
 X = np.random.default_rng(0).normal(size=(20, 3))
 y = X[:, 0]
@@ -38,10 +39,15 @@ def broken(value):
         (X, y[:-1], ValueError, "inconsistent numbers of samples"),
         (X[0], y, ValueError, "2D array"),
         (scipy.sparse.csr_array(X), y, TypeError, "X.*dense data is required"),
-        (pd.DataFrame({"a": ["u", "v"] * 10, "b": y}), y, ValueError, "X must be numeric.*'u'"),
+        (
+            pd.DataFrame({"a": ["u", "v"] * 10, "b": y}),
+            y,
+            ValueError,
+            r"numeric.*\['a'\] are not.*\['a'\]",
+        ),
         (X, None, ValueError, "requires y"),
         (X, ["u", "v"] * 10, ValueError, "y must be numeric.*'u'"),
-        (pd.DataFrame({"a": pd.date_range("2020", periods=20), "b": y}), y, ValueError, "X must be numeric"),
+        (pd.DataFrame({"a": pd.date_range("2020", periods=20), "b": y}), y, ValueError, "columns of dates"),
     ],
 )
 def test_data_that_cannot_be_fitted(X, y, error, message):
@@ -64,7 +70,10 @@ def test_data_that_cannot_be_fitted(X, y, error, message):
         ({"anchors": "nearest"}, "anchors must be one of"),
         ({"anchors": np.ones((4, 7))}, "anchors have 7 features, but X has 3"),
         ({"anchors": np.full((4, 3), np.nan)}, "anchors contains NaN"),
-        ({"anchors": None}, "anchors must be rows like those of X"),
+        ({"anchors": None}, "anchors must be rows like those of X.*got None"),
+        ({"anchors": {"a": X}}, "anchors must be rows like those of X.*got <dict of 1>"),
+        ({"anchors": [[1.0, 2.0, 3.0], [1.0]]}, "anchors must be rows like those of X"),
+        ({"anchors": [[1.0, 2.0, "secretname"]]}, r"anchors must be numeric, but the columns \[2\] are not"),
         ({"center": "mean"}, "center must be one of"),
         ({"calibrate": "platt"}, "calibrate must be None, .cv. or a positive number"),
         ({"calibrate": -1.0}, "calibrate must be .* a positive number"),
@@ -73,8 +82,9 @@ def test_data_that_cannot_be_fitted(X, y, error, message):
     ],
 )
 def test_words_that_mean_nothing(words, message):
-    with pytest.raises(ValueError, match=message):
-        AnchoredRegressor(DecisionTreeRegressor(), **words).fit(X, y)
+    with pytest.raises(ValueError, match=message) as raised:
+        AnchoredRegressor(SVR(), **words).fit(X, y)
+    assert "\n" not in str(raised.value) and "secretname" not in str(raised.value)
 
 
 def test_a_base_that_is_no_estimator():
@@ -157,6 +167,47 @@ def test_a_base_that_takes_columns_as_categories_is_refused(base):
         AnchoredRegressor(base).fit(X, y)
 
 
+@pytest.mark.parametrize("params", [{"interaction_cst": [{0, 1}]}, {"monotonic_cst": [1, 0, 0]}], ids=str)
+def test_a_base_with_constraints_on_columns_is_refused(params):
+    with pytest.raises(ValueError, match=f"{next(iter(params))}.*leave it out") as raised:
+        AnchoredRegressor(make_pipeline(HistGradientBoostingRegressor(**params))).fit(X, y)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("params", [{"categorical_features": []}, {"interaction_cst": []}], ids=str)
+def test_empty_choices_of_columns_count_as_unset(params):
+    refuse_column_choices(HistGradientBoostingRegressor(**params))
+
+
+DAYS = pd.date_range("2020", periods=20)
+DATES = {
+    "only": pd.DataFrame({"day": DAYS}),
+    "missing": pd.DataFrame({"day": DAYS.where(DAYS[2] < DAYS)}),
+    "mixed": pd.DataFrame({"a": y, "day": DAYS}),
+    "zone": pd.DataFrame({"day": DAYS.tz_localize("UTC")}),
+    "durations": pd.DataFrame({"day": DAYS - DAYS[0]}),
+    "arrow": pd.DataFrame({"day": pd.Series(DAYS, dtype="timestamp[ns][pyarrow]")}),
+    "polars": pl.DataFrame({"day": list(DAYS)}),
+    "polars dates": pl.DataFrame({"day": list(DAYS.date)}),
+    "array": DAYS.to_numpy()[:, None],
+    "durations in an array": (DAYS - DAYS[0]).to_numpy()[:, None],
+}
+
+
+@pytest.mark.parametrize("dates", DATES.values(), ids=DATES)
+def test_dates_are_refused_with_what_to_do(dates):
+    with pytest.raises(ValueError, match=r"X must be numeric, but has .*turn dates into numbers") as raised:
+        AnchoredRegressor(BOOSTING).fit(dates, y)
+    assert "\n" not in str(raised.value)
+    assert isinstance(dates, np.ndarray) or "['day']" in str(raised.value)
+
+
+def test_anchors_of_dates_are_refused():
+    model = AnchoredRegressor(DecisionTreeRegressor()).fit(pd.DataFrame({"day": y}), y)
+    with pytest.raises(ValueError, match=r"anchors must be numeric, but has columns of dates, \['day'\]"):
+        model.set_anchors(DATES["only"])
+
+
 @pytest.mark.parametrize("anchors", ["normal", "kmeans"])
 def test_priors_that_take_means_refuse_missing_values(anchors):
     with pytest.raises(ValueError, match=r"takes means.*NaN.*anchors=.data"):
@@ -179,6 +230,26 @@ def test_errors_do_not_show_the_data(value):
         with pytest.raises(ValueError, match="2D array") as raised:
             AnchoredRegressor(SVR(), anchors=anchors).fit(X_bad, y[: len(X_bad)])
         assert secret not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("frame", "columns"),
+    [
+        (pd.DataFrame({"a": y, "who": ["secretname"] * 20}), r"\['who'\]"),
+        (pl.DataFrame({"a": y, "who": ["secretname"] * 20}), r"\['who'\]"),
+        (np.column_stack([y.astype(object), ["secretname"] * 20]), r"\[1\]"),
+        ([[1.0, "secretname"]] * 20, r"\[1\]"),
+    ],
+)
+def test_errors_name_the_columns_that_are_not_numeric(frame, columns):
+    with pytest.raises(ValueError, match=rf"X must be .*{columns} are not.*{columns}") as raised:
+        AnchoredRegressor(SVR()).fit(frame, y)
+    assert "secretname" not in str(raised.value) and "\n" not in str(raised.value)
+
+
+def test_an_encoding_that_is_data_is_not_shown():
+    with pytest.raises(ValueError, match=r"encoding must be one of.*got <ndarray of shape \(20, 3\)>"):
+        AnchoredRegressor(SVR(), encoding=X).fit(X, y)
 
 
 def test_a_failed_fit_leaves_the_earlier_one_whole():

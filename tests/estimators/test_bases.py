@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 from sklearn.base import clone
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.compose import TransformedTargetRegressor
 from sklearn.ensemble import (
     BaggingRegressor,
     ExtraTreesRegressor,
@@ -12,20 +14,23 @@ from sklearn.ensemble import (
     RandomForestRegressor,
     StackingRegressor,
 )
+from sklearn.experimental import enable_halving_search_cv  # noqa: F401
+from sklearn.feature_selection import RFE
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LassoCV, Ridge, RidgeCV
-from sklearn.model_selection import GridSearchCV
+from sklearn.model_selection import FixedThresholdClassifier, GridSearchCV, HalvingGridSearchCV
+from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier
 from sklearn.multioutput import MultiOutputRegressor
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.neural_network import MLPRegressor
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.svm import SVC, SVR
 from sklearn.tree import DecisionTreeRegressor
 from sklearn.utils import get_tags
 
 from deltauq import AnchoredClassifier, AnchoredRegressor
-from deltauq.estimators._bases import is_kernel_machine
+from deltauq.estimators._bases import accepts_nan, is_kernel_machine, tags_of
 from deltauq.testing import check_contract
 
 
@@ -161,6 +166,50 @@ def test_missing_values_reach_bases_that_accept_them(base, encoding, gaps):
     expected = np.array([model.estimator_.predict(Z) for Z in tuples])
     np.testing.assert_allclose(model.predict(X), expected.mean(axis=0), rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(model.posterior(X).var, expected.var(axis=0), rtol=1e-6, atol=1e-12)
+
+
+BOOSTING = HistGradientBoostingRegressor(max_iter=3)
+
+
+@pytest.mark.filterwarnings("ignore:.*cross-validates over paired rows")
+@pytest.mark.parametrize(
+    "base",
+    [
+        TransformedTargetRegressor(BOOSTING),
+        TransformedTargetRegressor(make_pipeline(SimpleImputer(), Ridge())),
+        HalvingGridSearchCV(BOOSTING, {"max_iter": [2, 3]}, cv=2),
+        make_pipeline(FunctionTransformer(), BOOSTING),
+        make_pipeline(FunctionTransformer(np.nan_to_num), Ridge()),
+        make_pipeline(make_pipeline(StandardScaler(), SimpleImputer()), Ridge()),
+        make_pipeline(StandardScaler(), make_pipeline(SimpleImputer(), Ridge())),
+        RFE(BOOSTING, importance_getter=lambda model: np.arange(model.n_features_in_), step=3),
+    ],
+    ids=lambda b: type(b).__name__,
+)
+def test_missing_values_pass_through_wrappers(base, gaps):
+    assert np.isfinite(fit(base, gaps).predict(gaps[0])).all()
+
+
+@pytest.mark.filterwarnings("ignore:.*cross-validates over paired rows")
+@pytest.mark.parametrize(
+    "wrap", [CalibratedClassifierCV, OneVsRestClassifier, OneVsOneClassifier, FixedThresholdClassifier]
+)
+def test_missing_values_pass_through_wrappers_of_classifiers(wrap, gaps):
+    X, y = gaps
+    base = wrap(HistGradientBoostingClassifier(max_iter=3))
+    assert accepts_nan(base)
+    assert np.isfinite(base.fit(X, y > 0).predict(X)).all(), "the model alone takes them"
+    model = AnchoredClassifier(base, n_anchors=5, n_train_anchors=5, random_state=0)
+    if hasattr(base, "predict_proba"):
+        assert np.isfinite(model.fit(X, y > 0).predict_proba(X)).all()
+
+
+def test_a_pipeline_that_refuses_missing_values_itself_says_so_in_one_line(gaps):
+    base = make_pipeline(FunctionTransformer(), Ridge())
+    with pytest.raises(ValueError, match=r"^X contains NaN, which Pipeline does not accept[^\n]*$"):
+        fit(base, gaps)
+    with pytest.raises(ValueError, match=r"^X contains NaN, which Pipeline does not accept[^\n]*$"):
+        fit(base, (np.nan_to_num(gaps[0]), gaps[1])).predict(gaps[0])
 
 
 @pytest.mark.parametrize(
@@ -314,5 +363,20 @@ def test_any_object_with_the_methods_of_an_estimator_is_a_base(table):
     np.testing.assert_array_equal(fit(Nearest(2), table, center="anchored").predict(X), expected)
     with pytest.raises(TypeError, match="sample_weight"):
         AnchoredRegressor(Nearest()).fit(*table, sample_weight=np.ones(len(X)))
-    with pytest.raises(ValueError, match="NaN"):
+    with pytest.raises(ValueError, match=r"X contains NaN, which Nearest does not accept[^\n]*$"):
         fit(Nearest(), (np.full_like(X, np.nan), table[1]))
+
+
+@pytest.mark.parametrize("wrap", [make_pipeline, TransformedTargetRegressor, BaggingRegressor])
+def test_models_without_tags_inside_others(wrap):
+    tags = tags_of(wrap(Nearest()))
+    assert tags.target_tags.required and tags.estimator_type is None
+    assert get_tags(AnchoredRegressor(wrap(Nearest()))).input_tags.allow_nan
+
+
+def test_the_last_step_of_a_pipeline_needs_no_tags(table, gaps):
+    base = make_pipeline(FunctionTransformer(), Nearest(2))
+    assert hasattr(fit(base, table).estimator_[-1], "model_")
+    with pytest.raises(ValueError, match=r"X contains NaN, which Pipeline does not accept[^\n]*$"):
+        fit(base, gaps)
+    fit(make_pipeline(SimpleImputer(), Nearest(2)), gaps)

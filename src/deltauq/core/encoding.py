@@ -11,6 +11,8 @@ from typing import Any
 
 from array_api_compat import array_namespace
 
+from deltauq.core.representation import shown
+
 Array = Any
 """A NumPy or PyTorch array; anything the array API standard covers."""
 
@@ -148,7 +150,7 @@ def get_encoding(encoding: str | Encoding) -> Encoding:
         return encoding
     if isinstance(encoding, str) and encoding in ENCODINGS:
         return ENCODINGS[encoding]()
-    raise ValueError(f"encoding must be one of {sorted(ENCODINGS)} or an Encoding, got {encoding!r}.")
+    raise ValueError(f"encoding must be one of {sorted(ENCODINGS)} or an Encoding, got {shown(encoding)}.")
 
 
 def as_float(x: Array) -> Array:

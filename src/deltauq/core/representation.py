@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import textwrap
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -9,8 +11,8 @@ MAX_SHOWN = 6
 """Longer lists are shown as their length."""
 
 
-class ShapeOnly:
-    """Stands for an array in the representation of an estimator."""
+class _ShownAs:
+    """Stands for a value in the HTML of an estimator."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -20,7 +22,10 @@ class ShapeOnly:
 
 
 def shown(value: Any) -> str:
-    """Return a value as text: an array or a data frame by its shape, a long or nested list by its length."""
+    """Return a value as text: arrays and data frames by their shape, long or nested lists by their length.
+
+    Of estimators that hold any of these only the name is shown.
+    """
     kind = type(value).__name__
     if _is_array(value):
         return f"<{kind} of shape {tuple(value.shape)}>"
@@ -28,6 +33,10 @@ def shown(value: Any) -> str:
         return f"<{kind} of {len(value)}>"
     if isinstance(value, (list, tuple, set)) and not _is_short(value):
         return f"<{kind} of {len(value)}>"
+    if is_dataclass(value) and not isinstance(value, type):
+        return short_repr(value)
+    if hasattr(value, "get_params") and not isinstance(value, (type, ShortRepr)):
+        return f"{kind}(...)" if _holds_data(list(value.get_params().values())) else repr(value)
     return repr(value)
 
 
@@ -39,36 +48,36 @@ def short_repr(self: Any) -> str:
 
 
 class ShortRepr:
-    """Mixin of a scikit-learn estimator: its text and its HTML show arrays by their shapes."""
+    """Mixin of a scikit-learn estimator: its text and its HTML show arrays by their shapes.
 
-    def __repr__(self, **options: Any) -> str:
-        return super(ShortRepr, _without_data(self)).__repr__(**options)
+    Where the estimator stands inside another one, scikit-learn prints its parameters as they are.
+    """
 
-    # What scikit-learn builds the HTML from, also where the estimator stands inside another one.
+    def __repr__(self) -> str:
+        name, params = type(self).__name__, self.get_params(deep=False)  # type: ignore[attr-defined]
+        defaults = inspect.signature(type(self)).parameters
+        texts = {key: shown(value) for key, value in params.items()}
+        changed = (f"{key}={text}" for key, text in texts.items() if text != shown(defaults[key].default))
+        return textwrap.fill(
+            " ".join(f"{name}({', '.join(changed)})".split()),
+            width=80,
+            subsequent_indent=" " * (len(name) + 1),
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+
+    # What scikit-learn builds the HTML from.
 
     def _get_params_html(self, *args: Any, **options: Any) -> Any:
-        return super(ShortRepr, _without_data(self))._get_params_html(*args, **options)  # type: ignore[misc]
+        params = super()._get_params_html(*args, **options)  # type: ignore[misc]
+        params.update({name: _ShownAs(shown(value)) for name, value in params.items()})
+        return params
 
     def _get_fitted_attr_html(self, *args: Any, **options: Any) -> Any:
-        return super(ShortRepr, _without_data(self))._get_fitted_attr_html(*args, **options)  # type: ignore[misc]
-
-
-def _without_data(estimator: Any) -> Any:
-    """Return a copy of an estimator for show, with shapes in the place of arrays."""
-    cls = type(estimator)
-    # scikit-learn breaks lines only for classes that have its own `__repr__`.
-    own = {"__repr__": super(ShortRepr, cls).__repr__, "__module__": cls.__module__, "__doc__": cls.__doc__}
-    copy: Any = object.__new__(type(cls.__name__, (cls,), own))
-    vars(copy).update({name: _stand_in(value) for name, value in vars(estimator).items()})
-    return copy
-
-
-def _stand_in(value: Any) -> Any:
-    if isinstance(value, ShortRepr):
-        return _without_data(value)
-    if _is_array(value) or (isinstance(value, (list, tuple)) and not _is_short(value)):
-        return ShapeOnly(shown(value))
-    return value
+        attributes = super()._get_fitted_attr_html(*args, **options)  # type: ignore[misc]
+        for attribute in attributes.values():
+            attribute["value"] = _ShownAs(shown(attribute["value"]))
+        return attributes
 
 
 def _field(value: Any) -> str:
@@ -84,3 +93,11 @@ def _is_array(value: Any) -> bool:
 def _is_short(values: Any) -> bool:
     simple = all(not _is_array(v) and not isinstance(v, (list, tuple, set, dict)) for v in values)
     return simple and len(values) <= MAX_SHOWN
+
+
+def _holds_data(value: Any) -> bool:
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, (list, tuple, set)):
+        return any((isinstance(v, (list, tuple)) and len(v) > MAX_SHOWN) or _holds_data(v) for v in value)
+    return _is_array(value)

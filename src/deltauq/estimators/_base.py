@@ -30,8 +30,11 @@ from deltauq.estimators._rows import N_FOLDS, TrainingRows, folds
 from deltauq.estimators._scale import crossed_rows, significant_std, typical_std, unit_rms_scale
 from deltauq.estimators._validation import (
     FitLikeBase,
+    advise_on_nan,
     all_or_nothing,
+    refuse_dates,
     refuse_means_of_nan,
+    refuse_text,
     require_choice,
     require_count,
     require_positive,
@@ -266,12 +269,13 @@ class BaseAnchored(ShortRepr, MetaEstimatorMixin, BaseEstimator):
             With ``center="estimator"`` the mean is the plain model's prediction.
         """
         check_is_fitted(self)
-        X = validated(self, X)
-        model = DeltaModel(self.estimator_, self.encoding_, self.anchors_)
-        raw = self._posterior_of(model, X, return_samples)
-        if hasattr(self, "center_"):
-            return Posterior(self._center_outputs(self.center_, X), raw.var, samples=raw.samples)
-        return raw
+        with advise_on_nan(self):
+            X = validated(self, X)
+            model = DeltaModel(self.estimator_, self.encoding_, self.anchors_)
+            raw = self._posterior_of(model, X, return_samples)
+            if hasattr(self, "center_"):
+                return Posterior(self._center_outputs(self.center_, X), raw.var, samples=raw.samples)
+            return raw
 
     def _posterior_of(self, model: DeltaModel, X: np.ndarray, keep_samples: bool = False) -> Posterior:
         return model.posterior(X, self._readout(), keep_samples=keep_samples, n_jobs=self.n_jobs)
@@ -300,21 +304,24 @@ class BaseAnchored(ShortRepr, MetaEstimatorMixin, BaseEstimator):
         """Return the user's anchors as a float64 array of shape (K, d)."""
         if hasattr(anchors, "columns"):
             _check_feature_names(self, anchors, reset=False)
+        refuse_dates("anchors", anchors)
         try:
-            anchors = check_array(
+            if np.ndim(anchors) < 2:
+                raise ValueError(f"expected a 2D array, got {shown(anchors)}.")
+            values = check_array(
                 anchors,
                 dtype=np.float64,
                 ensure_all_finite="allow-nan" if accepts_nan(self._base()) else True,
                 input_name="anchors",
                 copy=True,
             )
-        except ValueError as error:
-            if np.ndim(anchors) == 1:  # scikit-learn's message shows the data
-                raise ValueError(f"anchors must be a 2D array of rows, got {shown(anchors)}.") from None
-            raise ValueError(f"anchors must be rows like those of X: {error}") from error
-        if anchors.shape[1] != self.n_features_in_:
-            raise ValueError(f"anchors have {anchors.shape[1]} features, but X has {self.n_features_in_}.")
-        return anchors
+        except (ValueError, TypeError) as error:
+            refuse_text("anchors", anchors, error)
+            message = str(error).partition("\n")[0]
+            raise ValueError(f"anchors must be rows like those of X: {message}") from error
+        if values.shape[1] != self.n_features_in_:
+            raise ValueError(f"anchors have {values.shape[1]} features, but X has {self.n_features_in_}.")
+        return values
 
     # -- scikit-learn's contracts ------------------------------------------------------------------
 

@@ -22,8 +22,6 @@ from sklearn.ensemble import (
 )
 from sklearn.gaussian_process import GaussianProcessClassifier, GaussianProcessRegressor
 from sklearn.kernel_ridge import KernelRidge
-from sklearn.model_selection import GridSearchCV, RandomizedSearchCV
-from sklearn.multioutput import MultiOutputClassifier, MultiOutputRegressor
 from sklearn.pipeline import Pipeline
 from sklearn.svm import SVC, SVR, NuSVC, NuSVR
 from sklearn.utils import ClassifierTags, RegressorTags, Tags, TargetTags, get_tags
@@ -49,8 +47,16 @@ MIN_PAIRS_PER_LEAF = 3
 ESTIMATOR_METHODS = ("get_params", "set_params", "fit")
 CATEGORY_PARAMETERS = ("categorical_features", "cat_features", "categorical_feature")
 """Names under which models take the columns that hold categories."""
-PASS_NAN_ON = (MultiOutputRegressor, MultiOutputClassifier, GridSearchCV, RandomizedSearchCV)
-"""Wrappers that hand NaN to their `estimator`, but whose tags do not say so."""
+COLUMN_PARAMETERS = (
+    "interaction_cst",
+    "interaction_constraints",
+    "monotonic_cst",
+    "monotone_constraints",
+    "feature_types",
+)
+"""Names under which models take other things that are said of columns."""
+WRAPPED = ("estimator", "regressor", "classifier")
+"""Names under which wrappers hold the model they wrap."""
 
 
 def prepare_base(estimator: BaseEstimator, random_state: np.random.RandomState) -> BaseEstimator:
@@ -172,9 +178,13 @@ def is_estimator(value: Any) -> bool:
 
 def tags_of(base: Any) -> Tags:
     """Return an estimator's tags, or default ones for an estimator that has none."""
-    if hasattr(base, "__sklearn_tags__"):
+    model = _last_step(base)
+    while (inner := _wrapped(model)) is not None:
+        model = _last_step(inner)
+    # Pipelines and wrappers ask the model inside.
+    if hasattr(base, "__sklearn_tags__") and hasattr(model, "__sklearn_tags__"):
         return get_tags(base)
-    kind = getattr(base, "_estimator_type", None)
+    kind = getattr(model, "_estimator_type", None)
     return Tags(
         estimator_type=kind,
         target_tags=TargetTags(required=True),
@@ -184,19 +194,40 @@ def tags_of(base: Any) -> Tags:
 
 
 def accepts_nan(base: Any) -> bool:
-    """Tell whether the base can be fitted on rows with missing values."""
+    """Tell whether rows with missing values go to the base: unless it is known to refuse them."""
     if isinstance(base, Pipeline):
         for _, step in base.steps:
             if step is None or step == "passthrough":
                 continue
             if not accepts_nan(step):
                 return False
-            if type(step).__module__.startswith("sklearn.impute"):
+            if _may_fill_nan(step):
                 return True
         return True
-    if isinstance(base, PASS_NAN_ON):
-        return accepts_nan(base.estimator)
-    return bool(tags_of(base).input_tags.allow_nan)
+    if not hasattr(base, "__sklearn_tags__"):
+        return True
+    tags = tags_of(base)
+    if tags.input_tags.allow_nan or _may_fill_nan(base):
+        return True
+    inner = _wrapped(base)
+    return inner is not None and accepts_nan(inner)
+
+
+def _may_fill_nan(step: Any) -> bool:
+    """Tell whether missing values may be gone behind a step of a pipeline."""
+    if isinstance(step, Pipeline):
+        return any(_may_fill_nan(part) for _, part in step.steps)
+    if not hasattr(step, "transform"):
+        return False
+    module = type(step).__module__
+    unknown = not module.startswith("sklearn.") or tags_of(step).no_validation
+    return unknown or module.startswith("sklearn.impute")
+
+
+def _wrapped(base: Any) -> Any:
+    """Return the model that a wrapper holds, or None."""
+    params = base.get_params(deep=False) if is_estimator(base) else {}
+    return next((params[name] for name in WRAPPED if is_estimator(params.get(name))), None)
 
 
 def _last_step(base: BaseEstimator) -> BaseEstimator:
@@ -216,7 +247,14 @@ def refuse_column_choices(base: BaseEstimator) -> None:
     """Raise ValueError for a base that picks columns: anchoring would double them under it."""
     for part in _parts(base):
         for name, value in part.get_params(deep=False).items():
-            if name in CATEGORY_PARAMETERS and value is not None and not isinstance(value, str):
+            if value is None or (hasattr(value, "__len__") and len(value) == 0):
+                continue
+            if name in COLUMN_PARAMETERS:
+                raise ValueError(
+                    f"{type(part).__name__} has {name} set, but it would be about columns of anchors "
+                    "and differences, not of X: leave it out."
+                )
+            if name in CATEGORY_PARAMETERS and not isinstance(value, str):
                 raise ValueError(
                     f"{type(part).__name__} has {name} set, but differences of categories mean nothing: "
                     f"leave it out and encode categories first, as in {encoding_advice()}."

@@ -23,6 +23,9 @@ NAN_ADVICE = (
     "model that accepts it, such as histogram gradient boosting."
 )
 
+CATEGORY_KINDS = ("category", "Categorical", "Enum")
+DATE_KINDS = ("date", "time", "duration", "period", "Date", "Time", "Duration")
+
 
 class FitLikeBase:
     """Shows `fit` without `sample_weight` on instances whose base takes none.
@@ -62,11 +65,24 @@ def all_or_nothing(estimator: BaseEstimator) -> Iterator[None]:
         if name.endswith("_") and not name.startswith("_"):
             delattr(estimator, name)
     try:
-        yield
+        with advise_on_nan(estimator):
+            yield
     except BaseException:
         vars(estimator).clear()
         vars(estimator).update(before)
         raise
+
+
+@contextmanager
+def advise_on_nan(estimator: Any) -> Iterator[None]:
+    """Say in one line what to do where scikit-learn refuses missing values."""
+    try:
+        yield
+    except ValueError as error:
+        if not str(error).startswith("Input X contains NaN"):
+            raise
+        base = type(estimator._base()).__name__
+        raise ValueError(f"X contains NaN, which {base} {NAN_ADVICE}") from error
 
 
 def validated(estimator: Any, X: Any, *y: Any) -> Any:
@@ -78,7 +94,8 @@ def validated(estimator: Any, X: Any, *y: Any) -> Any:
             "X is sparse, but dense data is required: differences from anchors are dense. Use X.toarray(), "
             "or reduce it first, as in make_pipeline(TruncatedSVD(), <anchored estimator>)."
         )
-    categories = _columns_of_categories(X)
+    refuse_dates("X", X)
+    categories = _columns_of_kinds(X, CATEGORY_KINDS)
     if categories:
         raise ValueError(
             f"X has columns of categories, {categories[:3]}, whose differences mean nothing: encode them "
@@ -96,25 +113,51 @@ def validated(estimator: Any, X: Any, *y: Any) -> Any:
             **({"multi_output": True} if fitting else {}),
         )
     except (ValueError, np.exceptions.DTypePromotionError) as error:
-        if str(error).startswith("Input X contains NaN"):
-            raise ValueError(f"X contains NaN, which {type(base).__name__} {NAN_ADVICE}") from error
         if str(error).startswith("Expected 2D array"):  # scikit-learn's message shows the data
             raise ValueError(
                 f"X must be a 2D array of rows and columns, got {shown(np.asarray(X))}. Reshape your data "
                 "with X.reshape(-1, 1) if it has a single feature, or X.reshape(1, -1) if it is a single row."
             ) from None
-        if isinstance(error, ValueError) and "could not convert" not in str(error):
-            raise
+        refuse_text("X", X, error)
+        raise
+
+
+def refuse_dates(name: str, X: Any) -> None:
+    """Raise ValueError for columns of dates or durations, which NumPy would turn into nanoseconds."""
+    dates = _columns_of_kinds(X, DATE_KINDS)
+    if dates or (isinstance(X, np.ndarray) and X.dtype.kind in "mM"):
+        where = f"columns of dates, {dates[:3]}" if dates else "dates"
+        raise ValueError(f"{name} must be numeric, but has {where}: turn dates into numbers first.")
+
+
+def refuse_text(name: str, X: Any, error: Exception) -> None:
+    """Raise ValueError for columns that are no numbers, whose values the error of NumPy would show."""
+    if not (isinstance(error, TypeError) or "could not convert" in str(error)):
+        return
+    if hasattr(X, "columns"):
+        columns = {column: X[column] for column in X.columns}
+    else:
+        columns = dict(enumerate(np.atleast_2d(np.asarray(X, dtype=object)).T))
+    text = [column for column, values in columns.items() if not _is_numeric(values)]
+    if text:
         raise ValueError(
-            f"X must be numeric, but {error}; encode such columns first, as in {encoding_advice()}."
-        ) from error
+            f"{name} must be numeric, but the columns {text[:3]} are not: encode such columns first, as in "
+            f"{encoding_advice(text[:3])}."
+        ) from None
 
 
-def _columns_of_categories(X: Any) -> list[Any]:
-    """Return the names of the category columns of a pandas or polars frame."""
+def _is_numeric(values: Any) -> bool:
+    try:
+        np.asarray(values, dtype=np.float64)
+    except (ValueError, TypeError):
+        return False
+    return True
+
+
+def _columns_of_kinds(X: Any, kinds: tuple[str, ...]) -> list[Any]:
+    """Return the names of the columns of a pandas or polars frame whose data type starts so."""
     if not (hasattr(X, "columns") and hasattr(X, "dtypes")):
         return []
-    kinds = ("category", "Categorical", "Enum")
     return [name for name, dtype in zip(X.columns, X.dtypes, strict=True) if str(dtype).startswith(kinds)]
 
 

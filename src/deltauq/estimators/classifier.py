@@ -25,7 +25,7 @@ from deltauq.estimators._readout import (
     align_probabilities,
 )
 from deltauq.estimators._rows import TrainingRows
-from deltauq.estimators._validation import validated
+from deltauq.estimators._validation import advise_on_nan, validated
 
 MAP_ANCHORS = 20
 """The most anchors that a map from scores to probabilities is fitted under: their scores are held at once."""
@@ -135,7 +135,8 @@ class AnchoredClassifier(ClassifierMixin, BaseAnchored):
         """
         check_is_fitted(self)
         if hasattr(self, "center_"):
-            predicted = np.asarray(self.center_.predict(validated(self, X)))
+            with advise_on_nan(self):
+                predicted = np.asarray(self.center_.predict(validated(self, X)))
             # CatBoost returns one of several classes as a column.
             return predicted.ravel() if self._single_output else predicted
         blocks = self._per_output(self.posterior(X).mean)
