@@ -102,16 +102,17 @@ def validated(estimator: Any, X: Any, *y: Any) -> Any:
             f"first, as in {encoding_advice(categories[:3])}."
         )
     try:
-        return validate_data(
-            estimator,
-            X,
-            *y,
-            reset=fitting,
-            dtype=np.float64 if fitting else (np.float64, np.float32),
-            ensure_all_finite="allow-nan" if accepts_nan(base) else True,
-            ensure_min_samples=2 if fitting else 1,
-            **({"multi_output": True} if fitting else {}),
-        )
+        with advise_on_nan(estimator):
+            return validate_data(
+                estimator,
+                X,
+                *y,
+                reset=fitting,
+                dtype=np.float64 if fitting else (np.float64, np.float32),
+                ensure_all_finite="allow-nan" if accepts_nan(base) else True,
+                ensure_min_samples=2 if fitting else 1,
+                **({"multi_output": True} if fitting else {}),
+            )
     except (ValueError, np.exceptions.DTypePromotionError) as error:
         if str(error).startswith("Expected 2D array"):  # scikit-learn's message shows the data
             raise ValueError(
