@@ -50,18 +50,14 @@ def test_a_folder_and_every_format_hold_them(model, table, tmp_path):
     pd.testing.assert_frame_equal(written, expected, check_dtype=False)
 
 
-def test_a_folder_without_an_origin_predicts_days(model, table, tmp_path):
+def test_a_folder_whose_origin_is_no_timestamp_is_refused(model, tmp_path):
     model.save(tmp_path / "model")
     metadata = json.loads((tmp_path / "model" / METADATA).read_text())
     for change in ({"origin": "once upon a time"}, {"origin": "2024-01-01"}, {}):
         other = {name: value for name, value in metadata.items() if name != "origin"} | change
         (tmp_path / "model" / METADATA).write_text(json.dumps({**other, "sha256": _digest(other)}))
-        if change:
-            with pytest.raises(deltauq.tables.ModelFolderError, match="describes no model"):
-                deltauq.load(tmp_path / "model")
-    found = deltauq.load(tmp_path / "model").predict(table)
-    days = (model.predict(table).prediction - table.sold.min()) / DAY
-    np.testing.assert_allclose(found.prediction, days, atol=1e-6)
+        with pytest.raises(deltauq.tables.ModelFolderError, match="describes no model"):
+            deltauq.load(tmp_path / "model")
 
 
 @pytest.mark.parametrize("written", [False, True])

@@ -14,7 +14,10 @@ import pandas as pd
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sklearn.ensemble import VotingRegressor
 from sklearn.linear_model import Ridge
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.tree import DecisionTreeRegressor
 
 import deltauq
 from deltauq.tables import ModelFolderError, TableError, fit, load
@@ -338,3 +341,24 @@ def test_a_model_survives_that_its_replacement_fails(failure, folder, classifica
         classification.save(folder)
     assert load(folder).task == "regression"
     assert [path.name for path in folder.parent.iterdir()] == ["model"]
+
+
+@pytest.mark.parametrize(
+    ("target", "base"),
+    [
+        ("price", VotingRegressor([("tree", DecisionTreeRegressor(max_depth=3)), ("linear", Ridge())])),
+        ("size", KNeighborsClassifier(algorithm="ball_tree")),
+    ],
+)
+def test_models_of_several_parts_come_back_the_same(target, base, mixed, tmp_path):
+    model = fit(mixed, target, model=base)
+    model.save(tmp_path / "model")
+    pd.testing.assert_frame_equal(load(tmp_path / "model").predict(mixed), model.predict(mixed))
+
+
+def test_a_coverage_that_held_out_rows_cannot_promise_is_refused(mixed):
+    model = fit(mixed, "price", model="tree")
+    with pytest.raises(TableError, match="cannot be promised"):
+        model.predict(mixed, coverage=0.999)
+    with pytest.raises(TableError, match="between 0 and 1"):
+        model.predict(mixed, coverage=1.5)

@@ -23,7 +23,7 @@ from deltauq.tables.files import complaints_of, open_parquet
 from deltauq.tables.folder import FILES, load, read_metadata
 from deltauq.tables.model import TableModel
 from deltauq.tables.rights import give_usual_rights
-from deltauq.tables.streaming import Predicted, Tally, check_columns, check_coverage, predict_stream
+from deltauq.tables.streaming import Predicted, Tally, check_columns, predict_stream
 
 MANIFEST = "_manifest.json"
 """Its name begins as those that readers of Parquet folders pass over."""
@@ -79,7 +79,7 @@ def predict_parts(
     model = Path(model)
     loaded = load(model, trust).with_formats(date_format, decimal)
     coverage = loaded.coverage if coverage is None else coverage
-    check_coverage(loaded, coverage)
+    loaded.check_coverage(coverage)
     parts = list_parts(fspath(source), keep, encoding)
     with naming(parts[0].source), open_part(parts[0], encoding) as stream:
         check_columns(loaded, stream, keep, strict)

@@ -53,9 +53,11 @@ TRUSTED = (
     "numpy.dtype",
     "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",
     "sklearn.metrics._dist_metrics.EuclideanDistance64",
+    "sklearn.neighbors._ball_tree.BallTree",
     "sklearn.neighbors._kd_tree.KDTree",
     "sklearn.neural_network._stochastic_optimizers.AdamOptimizer",
     "sklearn.tree._tree.Tree",
+    "sklearn.utils._bunch.Bunch",
 )
 """What a folder may hold beyond the types that skops itself trusts."""
 
@@ -383,8 +385,7 @@ def _assemble(metadata: dict[str, Any], parts: dict[str, Any]) -> TableModel:
         delta=float(metadata["delta"]),
         risk=RiskScale({name: (float(low), float(high)) for name, (low, high) in metadata["risk"].items()}),
         labels=metadata["labels"],
-        # Folders that were written before there was one predict a date in days.
-        origin=metadata.get("origin", ""),
-        target_format=metadata.get("target_format", ""),
+        origin=metadata["origin"],
+        target_format=metadata["target_format"],
         report=metadata["report"],
     )

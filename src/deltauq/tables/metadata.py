@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -27,13 +27,10 @@ class Rule:
         In words, for the error.
     holds : callable
         From the value to whether it is so.
-    optional : bool, default=False
-        Whether there may be no value at all.
     """
 
     meaning: str
     holds: Callable[[Any], bool]
-    optional: bool = False
 
 
 def number(meaning: str, holds: Callable[[float], bool] = lambda _: True) -> Rule:
@@ -72,11 +69,6 @@ def _is_scale(value: Any) -> bool:
     )
 
 
-def optional(rule: Rule) -> Rule:
-    """Return the same rule for a field that folders of earlier versions lack."""
-    return replace(rule, optional=True)
-
-
 TEXT = Rule("text", _is_text)
 WORDS = Rule(
     "a list of different texts",
@@ -99,9 +91,9 @@ FIELDS: dict[str, Rule] = {
     "unit": number("a finite number above 0", lambda value: value > 0),
     "delta": number("a finite number, not negative", lambda value: value >= 0),
     "labels": one_of("string", "int64", "float64", "bool"),
-    "origin": optional(STAMP),
+    "origin": STAMP,
     "schema": Rule("a list of columns", lambda value: isinstance(value, list) and len(value) > 0),
-    "target_format": optional(TEXT),
+    "target_format": TEXT,
     "risk": MAPPING,
     "report": MAPPING,
     "versions": TEXTS,
@@ -112,7 +104,7 @@ COLUMN: dict[str, Rule] = {
     "kind": one_of(*KINDS),
     "origin": STAMP,
     "words": WORDS,
-    "format": optional(TEXT),
+    "format": TEXT,
 }
 RISK: dict[str, dict[str, Rule]] = {
     REGRESSION: {"std": SCALE, "reverse": SCALE},
@@ -133,11 +125,11 @@ def check_metadata(metadata: dict[str, Any]) -> None:
         _check(column, COLUMN, f"its column {k + 1}")
         if bool(column["origin"]) != (column["kind"] == DATE) or (column["words"] and column["kind"] != WORD):
             raise ValueError(f"its column {k + 1} has parts that a column of {column['kind']}s has not")
-        _check_format(column.get("format", ""), column["kind"])
+        _check_format(column["format"], column["kind"])
     names = [column["name"] for column in metadata["schema"]]
     if len({*names, metadata["target"]}) <= len(names):
         raise ValueError("two of its columns, or a column and the target, share a name")
-    _check_format(metadata.get("target_format", ""), DATE if metadata.get("origin") else NUMBER)
+    _check_format(metadata["target_format"], DATE if metadata["origin"] else NUMBER)
     _check(metadata["risk"], RISK[metadata["task"]], "its risk")
 
 
@@ -156,7 +148,6 @@ def _check(record: Any, rules: dict[str, Rule], what: str) -> None:
         raise ValueError(f'{what} has a field "{min(unknown)[:60]}" that this version does not know')
     for name, rule in rules.items():
         if name not in record:
-            if not rule.optional:
-                raise ValueError(f'{what} has no "{name}"')
-        elif not rule.holds(record[name]):
+            raise ValueError(f'{what} has no "{name}"')
+        if not rule.holds(record[name]):
             raise ValueError(f'{what} has a "{name}" that is not {rule.meaning}')

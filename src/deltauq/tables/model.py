@@ -159,10 +159,23 @@ class TableModel:
             classes that may be, and `risk`. Of rows drawn like the training table, `risk` is "high" for at
             most 5 %, and "moderate" or "high" for at most 20 %.
         """
+        if coverage is not None:
+            self.check_coverage(coverage)
         frame, _ = read_frame(table, encoding)
         schema = self.with_formats(date_format, decimal).schema
         columns = self.predict_columns(schema.read(frame.reset_index(drop=True)), coverage)
         return require_pandas().DataFrame(self.dated(columns), index=frame.index)
+
+    def check_coverage(self, coverage: float) -> None:
+        """Refuse a coverage that the held-out rows cannot promise."""
+        if not 0.0 < coverage < 1.0:
+            raise TableError(f"coverage must lie between 0 and 1, got {coverage:g}.")
+        n = len(self.fitted.scores)
+        if (n + 1) * coverage > n + 1e-9:
+            raise TableError(
+                f"a coverage of {coverage:g} cannot be promised from {n:,} held-out rows: "
+                f"{n / (n + 1):.3g} can."
+            )
 
     def predict_columns(self, X: pd.DataFrame, coverage: float | None = None) -> dict[str, Any]:
         """Return the columns of `predict`, dates in days, for a table that was read by the schema."""

@@ -133,7 +133,7 @@ def predict_file(
     """
     source, out = Path(source), Path(out)
     coverage = model.coverage if coverage is None else coverage
-    check_coverage(model, coverage)
+    model.check_coverage(coverage)
     check_output(out)
     model = model.with_formats(date_format, decimal)
     if out.exists() and source.exists() and out.samefile(source):
@@ -201,17 +201,6 @@ def check_output(out: Path) -> None:
     """Refuse a name that says nothing of the format, before any work is done."""
     if not is_output(out):
         raise TableError(f"cannot write {out}: its name must end in .parquet, .arrow, .csv or .csv.gz.")
-
-
-def check_coverage(model: TableModel, coverage: float) -> None:
-    """Refuse a coverage that the held-out rows cannot promise."""
-    if not 0.0 < coverage < 1.0:
-        raise TableError(f"coverage must lie between 0 and 1, got {coverage:g}.")
-    n = len(model.fitted.scores)
-    if (n + 1) * coverage > n + 1e-9:
-        raise TableError(
-            f"a coverage of {coverage:g} cannot be promised from {n:,} held-out rows: {n / (n + 1):.3g} can."
-        )
 
 
 def check_columns(model: TableModel, stream: TableStream, keep: Sequence[str], strict: bool) -> None:
