@@ -108,6 +108,46 @@ def test_without_a_known_mark_each_number_is_read_for_itself():
     np.testing.assert_array_equal(found, [1.5, 1.5, 2450.0, 2450.0, np.nan, np.nan])
 
 
+def test_whole_numbers_are_read_by_the_decimal_commas_of_the_other_columns(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text("pop;lat;price\n" + "".join(f"{100 + k};48.{k:04d};{k},25\n" for k in range(40)))
+    table = load_table(path, "price")
+    assert [column.format for column in table.schema.columns] == [",", ""]
+    later = pd.DataFrame({"pop": ["1.250", "2.450,00", "950"], "lat": ["48.1351"] * 3})
+    assert table.schema.read(later)["pop"].tolist() == [1250, 2450, 950]
+    assert not any("pop" in note for note in table.notes)
+
+
+def test_points_are_not_read_as_decimal_marks_beside_commas():
+    found = read_numbers(text("1.250", "2.450,00", "950"))
+    np.testing.assert_array_equal(found, [np.nan, 2450, 950])
+    assert read_numbers(text("1.250", "1.5", "950")).tolist() == [1.25, 1.5, 950]
+    assert read_numbers(text("1.250", "1.250.000")).isna().tolist() == [True, False]
+    assert read_numbers(text("1.250", "2.5", "x")).isna().tolist() == [False, False, True]
+
+
+def test_points_before_three_digits_everywhere_are_noted(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text("km;litres;price\n" + "".join(f"6.{k:03d};{k}.5;{k}\n" for k in range(40)))
+    table = load_table(path, "price")
+    assert table.X.km[1] == 6.001
+    assert [note for note in table.notes if "--decimal" in note and "km" in note and "litres" not in note]
+    for decimal in ".,":  # columns without a mark are not listed
+        notes = [note for note in load_table(path, "price", decimal=decimal).notes if "--decimal" in note]
+        assert len(notes) == 1 and "price" not in notes[0]
+
+
+def test_the_decimal_mark_of_the_training_table_changes_nothing_later(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text("lat;sold;y\n" + "".join(f"47.{k:04d};1.{k:03d};{k}.25\n" for k in range(40)))
+    model = fit(path, "y", decimal=",", model="linear")
+    pd.testing.assert_frame_equal(model.predict(path, decimal=","), model.predict(path))
+    assert evaluate(model, path, decimal=",").numbers() == evaluate(model, path).numbers()
+    later = pd.DataFrame({"lat": ["47.477"], "sold": ["1.250"]})
+    assert model.with_formats(decimal=",").schema.read(later).iloc[0].tolist() == [47.477, 1250]
+    assert model.with_formats(decimal=".").schema.read(later).iloc[0].tolist() == [47.477, 1.25]
+
+
 def test_numbers_but_for_a_few_are_refused_with_the_row(tmp_path):
     path = tmp_path / "table.csv"
     path.write_text("area;price\n" + "".join(f"{k},5;{k}\n" for k in range(1, 30)) + "wide;30\n")
@@ -170,6 +210,15 @@ def test_codes_are_no_dates(values):
     assert learn_date_format(text(*values)) is None
 
 
+def test_white_space_is_a_missing_value(tmp_path):
+    path = tmp_path / "table.csv"
+    rows = "".join(f"{k},{k}.5\n" for k in range(20))
+    path.write_text(f"area,price\n{rows} ,7.5\nNaN ,8.5\n3, \n")
+    for table in (load_table(path, "price"), load_table(pd.read_csv(path, dtype=str), "price")):
+        assert table.X.area.isna().tolist() == [False] * 20 + [True] * 2
+        assert table.task == "regression" and len(table.y) == 22
+
+
 # -- tables -------------------------------------------------------------------------------------------------
 
 
@@ -178,7 +227,7 @@ def test_dates_and_numbers_are_learnt_and_told(model, sales):
     assert formats == {
         "sold": ("date", "%d.%m.%Y"),
         "area": ("number", ","),
-        "rooms": ("number", ""),
+        "rooms": ("number", ","),
         "town": ("word", ""),
     }
     assert (model.task, model.target_format) == ("regression", ",")
@@ -286,7 +335,7 @@ def test_a_folder_with_a_format_that_means_nothing_is_refused(column, form, mode
     path = tmp_path / "model" / METADATA
     metadata = json.loads(path.read_text())
     assert metadata["target_format"] == ","
-    assert [found["format"] for found in metadata["schema"]] == ["%d.%m.%Y", ",", "", ""]
+    assert [found["format"] for found in metadata["schema"]] == ["%d.%m.%Y", ",", ",", ""]
     if column is None:
         metadata["target_format"] = form
     else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,6 +25,8 @@ from deltauq.tables.text import (
     DECIMALS,
     check_formats,
     check_points,
+    fits_decimal_commas,
+    has_marks,
     is_plain_numbers,
     is_text,
     plain_text,
@@ -116,6 +118,7 @@ def load_table(
     notes = [f"Columns that share a name were numbered: {', '.join(shared)}."] if shared else []
     _require_target(list(frame.columns), shared, target)
     frame = frame.reset_index(drop=True)
+    frame[target] = plain_text(frame[target])
     missing = int(frame[target].isna().sum())
     if missing > 0:
         notes.append(f"{missing:,} of {len(frame):,} rows were left out: {target} is missing there.")
@@ -132,11 +135,19 @@ def load_table(
     formats = {target: target_format, **{column.name: column.format for column in schema.columns}}
     if "," in formats.values() and decimal is None:
         for name in formats:
-            if not formats[name]:
+            if formats[name] != ",":
                 check_points(frame[name])
+        # In later tables, the whole numbers of this one may have points between thousands.
+        whole = [name for name in formats if not formats[name] and fits_decimal_commas(frame[name])]
+        formats.update(dict.fromkeys(whole, ","))
+        target_format = formats[target]
+        schema = Schema(tuple(replace(column, format=formats[column.name]) for column in schema.columns))
     if date_format is not None and date_format not in formats.values():
         raise TableError(f'no column has dates in the format "{date_format}".')
-    notes += _format_notes(formats)
+    marked = {
+        name: formats[name] for name in formats if formats[name] not in DECIMALS or has_marks(frame[name])
+    }
+    notes += _format_notes(marked)
     if not origin and target_format not in DECIMALS:
         target_format = ""  # dates as classes stay text
     X = schema.read(features).reset_index(drop=True)
