@@ -148,6 +148,17 @@ def test_the_decimal_mark_of_the_training_table_changes_nothing_later(tmp_path):
     assert model.with_formats(decimal=".").schema.read(later).iloc[0].tolist() == [47.477, 1.25]
 
 
+def test_points_of_one_column_are_decimal_marks_in_all(tmp_path):
+    path = tmp_path / "table.csv"
+    rows = "".join(f"{100 + k};1,{k:03d}.5;{k}.25;{k}.5\n" for k in range(40))
+    path.write_text(f"pop;cost;area;y\n{rows}")
+    model = fit(path, "y", model="linear")
+    later = pd.DataFrame({"pop": ["1,250"], "cost": ["2,000"], "area": ["1,250"]})
+    for decimal in (None, "."):
+        assert model.with_formats(decimal=decimal).schema.read(later).iloc[0].tolist() == [1250, 2000, 1250]
+    assert model.with_formats(decimal=",").schema.read(later).iloc[0].tolist() == [1.25, 2, 1.25]
+
+
 def test_numbers_but_for_a_few_are_refused_with_the_row(tmp_path):
     path = tmp_path / "table.csv"
     path.write_text("area;price\n" + "".join(f"{k},5;{k}\n" for k in range(1, 30)) + "wide;30\n")
@@ -192,8 +203,11 @@ def test_other_formats_are_named(tmp_path):
     path.write_text("day,area,price\n" + "".join(f"{k} Mar 2021,{k},{k}.5\n" for k in range(1, 30)))
     table = load_table(path, "price", date_format="%d %b %Y")
     assert table.X.day.tolist() == list(range(29)) and table.schema.columns[0].format == "%d %b %Y"
-    with pytest.raises(TableError, match=r'no column has dates in the format "%d.%m.%Y"'):
+    with pytest.raises(TableError, match=r'"day" has values such as "1 Mar 2021", which look like dates'):
         load_table(path, "price", date_format="%d.%m.%Y")
+    frame = pd.DataFrame({"area": ["1", "2"] * 9, "price": [f"{k}.5" for k in range(18)]})
+    with pytest.raises(TableError, match=r'no column has dates in the format "%d.%m.%Y"'):
+        load_table(frame, "price", date_format="%d.%m.%Y")
     with pytest.raises(TableError, match='"%Q" is no format'):
         load_table(path, "price", date_format="%Q")
 
@@ -208,6 +222,66 @@ def test_dates_but_for_a_few_are_refused_with_the_row(odd):
 @pytest.mark.parametrize("values", [["1.2.3", "1.2.10"], ["45/99/2021", "1/1/1"], ["a.b.2021", "10.0.0.1"]])
 def test_codes_are_no_dates(values):
     assert learn_date_format(text(*values)) is None
+
+
+def test_a_format_of_dates_may_be_given_where_dates_are_certain(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text("day,price\n" + "".join(f"2021-03-{k:02d},{k}.5\n" for k in range(1, 30)))
+    for table in (path, pd.read_csv(path, parse_dates=["day"])):
+        assert load_table(table, "price", date_format="%Y-%m-%d").X.day.tolist() == list(range(29))
+        assert load_table(table, "day", date_format="%Y-%m-%d").y.tolist() == list(range(29))
+
+
+def test_the_century_of_two_digit_years_is_noted(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text("born;price\n" + "".join(f"15.03.{40 + k};{k},5\n" for k in range(50)))
+    notes = load_table(path, "price").notes
+    assert any("born" in note and "1969-03-15 to 2068-03-15" in note for note in notes)
+
+
+@pytest.mark.parametrize(
+    ("value", "advice"),
+    [
+        ("{day:02d}-Mar-2021", "--date-format"),
+        ("{day}. März 2021", "--date-format"),
+        ("March {day}, 2021", "--date-format"),
+        ("Mon, {day:02d} Mar 2021 10:00:00 +0100", "--date-format"),
+        ("{day:02d}/03/2021 10:00:00.123", "--date-format"),
+        ("{day}'006.38", "plain numbers"),
+        ("{day} 006,38", "plain numbers"),
+        ("{day}\N{NARROW NO-BREAK SPACE}006,38", "plain numbers"),
+        ("{day}.006,38 €", "plain numbers"),
+        ("${day},006.38", "plain numbers"),
+        ("{day}.3%", "plain numbers"),
+    ],
+)
+def test_dates_and_numbers_in_other_forms_are_refused(value, advice, tmp_path):
+    values = [value.format(day=1 + k % 28) for k in range(100)]
+    frame = pd.DataFrame({"made": values, "size": [f"{k}.5" for k in range(100)]})
+    for column in (frame.made, frame.made[:28]):  # that repeat, or not
+        with pytest.raises(TableError, match=f'"made" has values such as .*{advice}'):
+            load_table(frame.loc[column.index], "size")
+        with pytest.raises(TableError, match=f'"made" has values such as .*{advice}'):
+            load_table(frame.loc[column.index], "made")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *("{k}+", "A-{k}", "{k}-{k}-{k}", "Mar {k}", "May", "10.0.0.{k}", "192.168.100.{k}", "v1.{k}.2"),
+        *("{k} km", "12{k}a", "12{k} 456 789", "030 1234{k}", "10:{k}", "{k}0-{k}9", "2021-{k}", "Q1 20{k}"),
+        *("Marsh {k} Road", "{k} March Street 2021", "item {k}, in May", "a{k}b4-11ee", "1/{k}", "{k}%-20%"),
+    ],
+)
+def test_categories_ids_and_free_text_are_no_dates_or_numbers(value):
+    frame = pd.DataFrame(
+        {"made": [value.format(k=10 + k) for k in range(40)], "x": [f"{k}" for k in range(40)]}
+    )
+    frame["size"] = [f"{k}.5" for k in range(40)]
+    assert load_table(frame, "size").schema.names == ["x"]
+    assert load_table(pd.concat([frame] * 3), "size").schema.names[-1] == "x"
+    rates = frame.assign(made=["10%", "20%"] * 20)
+    assert load_table(rates, "size").schema.words == ["made"]
 
 
 def test_white_space_is_a_missing_value(tmp_path):

@@ -35,6 +35,20 @@ TIME_FORMATS = {
     " D:D AM": " %I:%M %p",
     " D:D:D AM": " %I:%M:%S %p",
 }
+MONTH = r"(jan|feb|m[aä]r|apr|ma[iy]|jun|jul|aug|sep|o[ck]t|nov|de[cz])[a-z]*\.?"
+UNREAD_DATE = (
+    rf"([a-z]{{2,9}},?\s+)?(\d{{1,2}}\.?[\s/-]*{MONTH}|{MONTH}[\s/-]*\d{{1,2}})[\s,/-]+(\d{{4}}|\d\d)([\sT,].*)?"
+    r"|(\d{1,2}[./-]\d{1,2}[./-]\d{4}|\d{4}[./-]\d{1,2}[./-]\d{1,2})[\sT,]+\d{1,2}:\d\d.*"
+)
+UNIT = r"([$€£¥%]|EUR|USD|GBP|CHF)"
+UNREAD_NUMBER = (
+    rf"{UNIT}\s*[+-]?\d[\d.,]*|[+-]?\d[\d.,]*\s*{UNIT}"
+    rf"|({UNIT}\s*)?[+-]?\d{{1,3}}(['’]\d{{3}})+([.,]\d+)?(\s*{UNIT})?"
+    rf"|({UNIT}\s*)?[+-]?\d{{1,3}}(\s\d{{3}})*[.,]\d+(\s*{UNIT})?"
+)
+"""Dates and numbers in other forms than those that are recognised; case is ignored."""
+FEW_VALUES = 10
+"""Whole numbers, or numbers with a unit, with no more different values than this are taken for classes."""
 FLAGS = {"true": True, "false": False}
 MOSTLY = 0.9
 """A column of text of which so large a share, but not all, is numbers or dates is taken for a mistake."""
@@ -116,17 +130,17 @@ def has_marks(column: pd.Series) -> bool:
     return is_text(column) and bool((_has(column, ".") | _has(column, ",")).any())
 
 
-def fits_decimal_commas(column: pd.Series) -> bool:
-    """Tell whether a column is whole numbers, or text that can be read as numbers with decimal commas."""
+def fits_decimal(column: pd.Series, decimal: str) -> bool:
+    """Tell whether a column is whole numbers, or text that can be read as numbers with this decimal mark."""
     column = plain_text(column).dropna()
     if not is_text(column):
         return bool(require_pandas().api.types.is_integer_dtype(column))
-    return bool(_read_as(column, ",").notna().all())
+    return bool(_read_as(column, decimal).notna().all())
 
 
 def check_points(column: pd.Series) -> None:
     """Refuse numbers such as 1.250 in a table that has decimal commas elsewhere."""
-    if has_marks(column) and fits_decimal_commas(column):
+    if has_marks(column) and fits_decimal(column, ","):
         column = plain_text(column).dropna()
         raise _ambiguous_number(column[_has(column, ".")])
 
@@ -222,6 +236,26 @@ def read_dates(column: pd.Series, date_format: str = "") -> pd.Series:
         others = pandas.to_datetime(column.str.strip(), utc=True, errors="coerce", format=date_format)
         dates = dates.where(dates.notna(), others)
     return dates
+
+
+def check_unread(column: pd.Series) -> None:
+    """Refuse text that looks like dates or numbers in a form that is not recognised.
+
+    Parameters
+    ----------
+    column : Series of str, with None for missing values
+    """
+    values = column.dropna().str.strip().drop_duplicates()
+    for what, pattern, advice in (
+        ("dates", UNREAD_DATE, "name their format by --date-format (date_format= in Python)"),
+        ("numbers", UNREAD_NUMBER, "write them as plain numbers, such as 1250.5"),
+    ):
+        alike = values.str.fullmatch(f"(?i:{pattern})").astype(bool)
+        if alike.mean() >= MOSTLY and (what == "dates" or len(values) > FEW_VALUES):
+            raise TableError(
+                f'the column "{column.name}" has values such as "{values[alike].iloc[0]}", which look like '
+                f"{what} in a form that is not recognised: {advice}."
+            )
 
 
 def _read_as(column: pd.Series, decimal: str) -> pd.Series:
