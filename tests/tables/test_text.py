@@ -246,6 +246,7 @@ def test_the_century_of_two_digit_years_is_noted(tmp_path):
         ("{day}. März 2021", "--date-format"),
         ("March {day}, 2021", "--date-format"),
         ("Mon, {day:02d} Mar 2021 10:00:00 +0100", "--date-format"),
+        ("03.{day:02d}.2021", "--date-format"),
         ("{day:02d}/03/2021 10:00:00.123", "--date-format"),
         ("{day}'006.38", "plain numbers"),
         ("{day} 006,38", "plain numbers"),
