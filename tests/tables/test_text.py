@@ -108,6 +108,57 @@ def test_without_a_known_mark_each_number_is_read_for_itself():
     np.testing.assert_array_equal(found, [1.5, 1.5, 2450.0, 2450.0, np.nan, np.nan])
 
 
+def test_whole_numbers_are_read_by_the_decimal_commas_of_the_other_columns(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text("pop;lat;price\n" + "".join(f"{100 + k};48.{k:04d};{k},25\n" for k in range(40)))
+    table = load_table(path, "price")
+    assert [column.format for column in table.schema.columns] == [",", ""]
+    later = pd.DataFrame({"pop": ["1.250", "2.450,00", "950"], "lat": ["48.1351"] * 3})
+    assert table.schema.read(later)["pop"].tolist() == [1250, 2450, 950]
+    assert not any("pop" in note for note in table.notes)
+
+
+def test_points_are_not_read_as_decimal_marks_beside_commas():
+    found = read_numbers(text("1.250", "2.450,00", "950"))
+    np.testing.assert_array_equal(found, [np.nan, 2450, 950])
+    assert read_numbers(text("1.250", "1.5", "950")).tolist() == [1.25, 1.5, 950]
+    assert read_numbers(text("1.250", "1.250.000")).isna().tolist() == [True, False]
+    assert read_numbers(text("1.250", "2.5", "x")).isna().tolist() == [False, False, True]
+
+
+def test_points_before_three_digits_everywhere_are_noted(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text("km;litres;price\n" + "".join(f"6.{k:03d};{k}.5;{k}\n" for k in range(40)))
+    table = load_table(path, "price")
+    assert table.X.km[1] == 6.001
+    assert [note for note in table.notes if "--decimal" in note and "km" in note and "litres" not in note]
+    for decimal in ".,":  # columns without a mark are not listed
+        notes = [note for note in load_table(path, "price", decimal=decimal).notes if "--decimal" in note]
+        assert len(notes) == 1 and "price" not in notes[0]
+
+
+def test_the_decimal_mark_of_the_training_table_changes_nothing_later(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text("lat;sold;y\n" + "".join(f"47.{k:04d};1.{k:03d};{k}.25\n" for k in range(40)))
+    model = fit(path, "y", decimal=",", model="linear")
+    pd.testing.assert_frame_equal(model.predict(path, decimal=","), model.predict(path))
+    assert evaluate(model, path, decimal=",").numbers() == evaluate(model, path).numbers()
+    later = pd.DataFrame({"lat": ["47.477"], "sold": ["1.250"]})
+    assert model.with_formats(decimal=",").schema.read(later).iloc[0].tolist() == [47.477, 1250]
+    assert model.with_formats(decimal=".").schema.read(later).iloc[0].tolist() == [47.477, 1.25]
+
+
+def test_points_of_one_column_are_decimal_marks_in_all(tmp_path):
+    path = tmp_path / "table.csv"
+    rows = "".join(f"{100 + k};1,{k:03d}.5;{k}.25;{k}.5\n" for k in range(40))
+    path.write_text(f"pop;cost;area;y\n{rows}")
+    model = fit(path, "y", model="linear")
+    later = pd.DataFrame({"pop": ["1,250"], "cost": ["2,000"], "area": ["1,250"]})
+    for decimal in (None, "."):
+        assert model.with_formats(decimal=decimal).schema.read(later).iloc[0].tolist() == [1250, 2000, 1250]
+    assert model.with_formats(decimal=",").schema.read(later).iloc[0].tolist() == [1.25, 2, 1.25]
+
+
 def test_numbers_but_for_a_few_are_refused_with_the_row(tmp_path):
     path = tmp_path / "table.csv"
     path.write_text("area;price\n" + "".join(f"{k},5;{k}\n" for k in range(1, 30)) + "wide;30\n")
@@ -152,8 +203,11 @@ def test_other_formats_are_named(tmp_path):
     path.write_text("day,area,price\n" + "".join(f"{k} Mar 2021,{k},{k}.5\n" for k in range(1, 30)))
     table = load_table(path, "price", date_format="%d %b %Y")
     assert table.X.day.tolist() == list(range(29)) and table.schema.columns[0].format == "%d %b %Y"
-    with pytest.raises(TableError, match=r'no column has dates in the format "%d.%m.%Y"'):
+    with pytest.raises(TableError, match=r'"day" has values such as "1 Mar 2021", which look like dates'):
         load_table(path, "price", date_format="%d.%m.%Y")
+    frame = pd.DataFrame({"area": ["1", "2"] * 9, "price": [f"{k}.5" for k in range(18)]})
+    with pytest.raises(TableError, match=r'no column has dates in the format "%d.%m.%Y"'):
+        load_table(frame, "price", date_format="%d.%m.%Y")
     with pytest.raises(TableError, match='"%Q" is no format'):
         load_table(path, "price", date_format="%Q")
 
@@ -170,6 +224,76 @@ def test_codes_are_no_dates(values):
     assert learn_date_format(text(*values)) is None
 
 
+def test_a_format_of_dates_may_be_given_where_dates_are_certain(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text("day,price\n" + "".join(f"2021-03-{k:02d},{k}.5\n" for k in range(1, 30)))
+    for table in (path, pd.read_csv(path, parse_dates=["day"])):
+        assert load_table(table, "price", date_format="%Y-%m-%d").X.day.tolist() == list(range(29))
+        assert load_table(table, "day", date_format="%Y-%m-%d").y.tolist() == list(range(29))
+
+
+def test_the_century_of_two_digit_years_is_noted(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text("born;price\n" + "".join(f"15.03.{40 + k};{k},5\n" for k in range(50)))
+    notes = load_table(path, "price").notes
+    assert any("born" in note and "1969-03-15 to 2068-03-15" in note for note in notes)
+
+
+@pytest.mark.parametrize(
+    ("value", "advice"),
+    [
+        ("{day:02d}-Mar-2021", "--date-format"),
+        ("{day}. März 2021", "--date-format"),
+        ("March {day}, 2021", "--date-format"),
+        ("Mon, {day:02d} Mar 2021 10:00:00 +0100", "--date-format"),
+        ("03.{day:02d}.2021", "--date-format"),
+        ("{day:02d}/03/2021 10:00:00.123", "--date-format"),
+        ("{day}'006.38", "plain numbers"),
+        ("{day} 006,38", "plain numbers"),
+        ("{day}\N{NARROW NO-BREAK SPACE}006,38", "plain numbers"),
+        ("{day}.006,38 €", "plain numbers"),
+        ("${day},006.38", "plain numbers"),
+        ("{day}.3%", "plain numbers"),
+    ],
+)
+def test_dates_and_numbers_in_other_forms_are_refused(value, advice, tmp_path):
+    values = [value.format(day=1 + k % 28) for k in range(100)]
+    frame = pd.DataFrame({"made": values, "size": [f"{k}.5" for k in range(100)]})
+    for column in (frame.made, frame.made[:28]):  # that repeat, or not
+        with pytest.raises(TableError, match=f'"made" has values such as .*{advice}'):
+            load_table(frame.loc[column.index], "size")
+        with pytest.raises(TableError, match=f'"made" has values such as .*{advice}'):
+            load_table(frame.loc[column.index], "made")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *("{k}+", "A-{k}", "{k}-{k}-{k}", "Mar {k}", "May", "10.0.0.{k}", "192.168.100.{k}", "v1.{k}.2"),
+        *("{k} km", "12{k}a", "12{k} 456 789", "030 1234{k}", "10:{k}", "{k}0-{k}9", "2021-{k}", "Q1 20{k}"),
+        *("Marsh {k} Road", "{k} March Street 2021", "item {k}, in May", "a{k}b4-11ee", "1/{k}", "{k}%-20%"),
+    ],
+)
+def test_categories_ids_and_free_text_are_no_dates_or_numbers(value):
+    frame = pd.DataFrame(
+        {"made": [value.format(k=10 + k) for k in range(40)], "x": [f"{k}" for k in range(40)]}
+    )
+    frame["size"] = [f"{k}.5" for k in range(40)]
+    assert load_table(frame, "size").schema.names == ["x"]
+    assert load_table(pd.concat([frame] * 3), "size").schema.names[-1] == "x"
+    rates = frame.assign(made=["10%", "20%"] * 20)
+    assert load_table(rates, "size").schema.words == ["made"]
+
+
+def test_white_space_is_a_missing_value(tmp_path):
+    path = tmp_path / "table.csv"
+    rows = "".join(f"{k},{k}.5\n" for k in range(20))
+    path.write_text(f"area,price\n{rows} ,7.5\nNaN ,8.5\n3, \n")
+    for table in (load_table(path, "price"), load_table(pd.read_csv(path, dtype=str), "price")):
+        assert table.X.area.isna().tolist() == [False] * 20 + [True] * 2
+        assert table.task == "regression" and len(table.y) == 22
+
+
 # -- tables -------------------------------------------------------------------------------------------------
 
 
@@ -178,7 +302,7 @@ def test_dates_and_numbers_are_learnt_and_told(model, sales):
     assert formats == {
         "sold": ("date", "%d.%m.%Y"),
         "area": ("number", ","),
-        "rooms": ("number", ""),
+        "rooms": ("number", ","),
         "town": ("word", ""),
     }
     assert (model.task, model.target_format) == ("regression", ",")
@@ -286,7 +410,7 @@ def test_a_folder_with_a_format_that_means_nothing_is_refused(column, form, mode
     path = tmp_path / "model" / METADATA
     metadata = json.loads(path.read_text())
     assert metadata["target_format"] == ","
-    assert [found["format"] for found in metadata["schema"]] == ["%d.%m.%Y", ",", "", ""]
+    assert [found["format"] for found in metadata["schema"]] == ["%d.%m.%Y", ",", ",", ""]
     if column is None:
         metadata["target_format"] = form
     else:

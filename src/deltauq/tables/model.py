@@ -188,8 +188,13 @@ class TableModel:
             raise TableError(f"the model cannot predict these rows: {said}.") from error
 
     def with_formats(self, date_format: str | None = None, decimal: str | None = None) -> TableModel:
-        """Return this model for text in other formats than the training table had, where they are given."""
+        """Return this model for text in other formats than the training table had, where they are given.
+
+        A format that the training table had changes nothing: each column keeps its own.
+        """
         check_formats(date_format, decimal)
+        known = {self.target_format, *(column.format for column in self.schema.columns)}
+        date_format, decimal = (None if form in known else form for form in (date_format, decimal))
         given = date_format if self.origin else decimal
         schema = self.schema.with_formats(date_format, decimal)
         return replace(self, schema=schema, target_format=given or self.target_format)

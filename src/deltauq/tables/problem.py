@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,11 +23,15 @@ from deltauq.tables.schema import (
 )
 from deltauq.tables.text import (
     DECIMALS,
+    FEW_VALUES,
     check_formats,
     check_points,
+    fits_decimal,
+    has_marks,
     is_plain_numbers,
     is_text,
     plain_text,
+    read_dates,
     read_numbers,
 )
 
@@ -36,8 +40,6 @@ if TYPE_CHECKING:
 
 REGRESSION, CLASSIFICATION = "regression", "classification"
 TASKS = ("auto", REGRESSION, CLASSIFICATION)
-FEW_VALUES = 10
-"""Whole numbers with no more different values than this are taken for classes."""
 LARGEST_CLASS = 2**63 - 1
 """Classes that are larger whole numbers are written as words."""
 LARGEST_TARGET = 1e300
@@ -116,6 +118,7 @@ def load_table(
     notes = [f"Columns that share a name were numbered: {', '.join(shared)}."] if shared else []
     _require_target(list(frame.columns), shared, target)
     frame = frame.reset_index(drop=True)
+    frame[target] = plain_text(frame[target])
     missing = int(frame[target].isna().sum())
     if missing > 0:
         notes.append(f"{missing:,} of {len(frame):,} rows were left out: {target} is missing there.")
@@ -132,11 +135,29 @@ def load_table(
     formats = {target: target_format, **{column.name: column.format for column in schema.columns}}
     if "," in formats.values() and decimal is None:
         for name in formats:
-            if not formats[name]:
+            if formats[name] != ",":
                 check_points(frame[name])
-    if date_format is not None and date_format not in formats.values():
+    marked = {
+        name: formats[name] for name in formats if formats[name] not in DECIMALS or has_marks(frame[name])
+    }
+    notes += _format_notes(marked)
+    marks = [mark for mark in (",", ".") if mark in formats.values()]
+    if marks:
+        # In later tables, the whole numbers of this one may have marks between thousands.
+        whole = [name for name in formats if not formats[name] and fits_decimal(frame[name], marks[0])]
+        formats.update(dict.fromkeys(whole, marks[0]))
+        target_format = formats[target]
+        schema = Schema(tuple(replace(column, format=formats[column.name]) for column in schema.columns))
+    has_iso_dates = bool(origin and not target_format) or any(
+        column.kind == DATE and not column.format for column in schema.columns
+    )
+    if date_format is not None and date_format not in formats.values() and not has_iso_dates:
         raise TableError(f'no column has dates in the format "{date_format}".')
-    notes += _format_notes(formats)
+    for name, form in formats.items():
+        if "%y" in form:
+            stamps = read_dates(plain_text(frame[name]), form)
+            first, last = stamps.min().date(), stamps.max().date()
+            notes.append(f"Two-digit years were read as dates from {first} to {last}: {name}.")
     if not origin and target_format not in DECIMALS:
         target_format = ""  # dates as classes stay text
     X = schema.read(features).reset_index(drop=True)

@@ -11,6 +11,7 @@ import numpy as np
 
 from deltauq.tables.errors import TableError, did_you_mean, require_pandas
 from deltauq.tables.text import (
+    check_unread,
     is_text,
     learn_date_format,
     learn_decimal,
@@ -201,6 +202,7 @@ def learn_kind(column: pd.Series, date_format: str | None, decimal: str | None) 
         return NUMBER, mark
     if (form := learn_date_format(column, date_format)) is not None:
         return DATE, form
+    check_unread(column)
     return WORD, ""
 
 

@@ -35,6 +35,20 @@ TIME_FORMATS = {
     " D:D AM": " %I:%M %p",
     " D:D:D AM": " %I:%M:%S %p",
 }
+MONTH = r"(jan|feb|m[aä]r|apr|ma[iy]|jun|jul|aug|sep|o[ck]t|nov|de[cz])[a-z]*\.?"
+UNREAD_DATE = (
+    rf"([a-z]{{2,9}},?\s+)?(\d{{1,2}}\.?[\s/-]*{MONTH}|{MONTH}[\s/-]*\d{{1,2}})[\s,/-]+(\d{{4}}|\d\d)([\sT,].*)?"
+    r"|([0-3]?\d[./-][0-3]?\d[./-]\d{4}|\d{4}[./-][0-3]?\d[./-][0-3]?\d)([\sT,]+\d{1,2}:\d\d.*)?"
+)
+UNIT = r"([$€£¥%]|EUR|USD|GBP|CHF)"
+UNREAD_NUMBER = (
+    rf"{UNIT}\s*[+-]?\d[\d.,]*|[+-]?\d[\d.,]*\s*{UNIT}"
+    rf"|({UNIT}\s*)?[+-]?\d{{1,3}}(['’]\d{{3}})+([.,]\d+)?(\s*{UNIT})?"
+    rf"|({UNIT}\s*)?[+-]?\d{{1,3}}(\s\d{{3}})*[.,]\d+(\s*{UNIT})?"
+)
+"""Dates and numbers in other forms than those that are recognised; case is ignored."""
+FEW_VALUES = 10
+"""Whole numbers, or numbers with a unit, with no more different values than this are taken for classes."""
 FLAGS = {"true": True, "false": False}
 MOSTLY = 0.9
 """A column of text of which so large a share, but not all, is numbers or dates is taken for a mistake."""
@@ -57,11 +71,14 @@ def is_plain_numbers(column: pd.Series) -> bool:
 
 
 def plain_text(column: pd.Series) -> pd.Series:
-    """Return a column of text as Python strings, with None for missing values; any other column as it is."""
+    """Return a column of text as Python strings, with None for missing values; any other column as it is.
+
+    White space around a missing value is ignored.
+    """
     if not is_text(column):
         return column
     column = column.astype(object)
-    return column.where(column.notna() & ~column.isin(MISSING), None)
+    return column.where(column.notna() & ~column.str.strip().isin(MISSING), None)
 
 
 def check_formats(date_format: str | None = None, decimal: str | None = None) -> None:
@@ -88,7 +105,7 @@ def learn_decimal(column: pd.Series, decimal: str | None = None) -> str | None:
     -------
     decimal : {"", ".", ","} or None
         With "." or ",", the other of the two may separate thousands; "" if the numbers have neither, or
-        points as decimal marks only.
+        points that can only be decimal marks. Where all numbers are such as 1.250, it is ".".
     """
     column = column.dropna()
     found = {mark: _read_as(column, mark) for mark in DECIMALS}
@@ -104,16 +121,28 @@ def learn_decimal(column: pd.Series, decimal: str | None = None) -> str | None:
     if all(fits.values()) and (has_comma.any() or (has_point.any() and not has_point.all())):
         raise _ambiguous_number(column[has_comma | has_point])
     if fits["."]:
-        return "." if has_comma.any() else ""
+        return "." if has_comma.any() or (fits[","] and has_point.any()) else ""
     return ","
+
+
+def has_marks(column: pd.Series) -> bool:
+    """Tell whether a column is text with points or commas in it."""
+    return is_text(column) and bool((_has(column, ".") | _has(column, ",")).any())
+
+
+def fits_decimal(column: pd.Series, decimal: str) -> bool:
+    """Tell whether a column is whole numbers, or text that can be read as numbers with this decimal mark."""
+    column = plain_text(column).dropna()
+    if not is_text(column):
+        return bool(require_pandas().api.types.is_integer_dtype(column))
+    return bool(_read_as(column, decimal).notna().all())
 
 
 def check_points(column: pd.Series) -> None:
     """Refuse numbers such as 1.250 in a table that has decimal commas elsewhere."""
-    column = plain_text(column).dropna()
-    has_point = _has(column, ".") if is_text(column) else column.isna()
-    if has_point.any() and _read_as(column, ",").notna().all():
-        raise _ambiguous_number(column[has_point])
+    if has_marks(column) and fits_decimal(column, ","):
+        column = plain_text(column).dropna()
+        raise _ambiguous_number(column[_has(column, ".")])
 
 
 def read_numbers(column: pd.Series, decimal: str = "") -> pd.Series:
@@ -123,7 +152,8 @@ def read_numbers(column: pd.Series, decimal: str = "") -> pd.Series:
     ----------
     column : Series of str, with None for missing values
     decimal : {"", ".", ","}
-        As from `learn_decimal`. With "", commas are read where a number can be read in one way only.
+        As from `learn_decimal`. With "", a column with commas is read where a number can be read in one
+        way only.
 
     Returns
     -------
@@ -138,9 +168,9 @@ def read_numbers(column: pd.Series, decimal: str = "") -> pd.Series:
     if bool(flags.notna().any()) and bool((flags.notna() == column.notna()).all()):
         return flags.astype("boolean")
     numbers = _read_as(column, decimal or ".")
-    if not decimal and bool((numbers.isna() & column.notna()).any() or _has(column, ",").any()):
-        others = _read_as(column, ",")
-        ambiguous = _has(column, ",") & numbers.notna() & others.notna()
+    others = numbers if decimal else _read_as(column, ",")
+    if bool(_has(column, ",").any() or (numbers.isna() & others.notna()).any()):
+        ambiguous = (numbers != others) & numbers.notna() & others.notna()
         numbers = numbers.where(numbers.notna(), others).mask(ambiguous)
     if bool(flags.notna().any()):
         numbers = numbers.where(numbers.notna(), flags.astype("boolean").astype("Float64"))
@@ -206,6 +236,26 @@ def read_dates(column: pd.Series, date_format: str = "") -> pd.Series:
         others = pandas.to_datetime(column.str.strip(), utc=True, errors="coerce", format=date_format)
         dates = dates.where(dates.notna(), others)
     return dates
+
+
+def check_unread(column: pd.Series) -> None:
+    """Refuse text that looks like dates or numbers in a form that is not recognised.
+
+    Parameters
+    ----------
+    column : Series of str, with None for missing values
+    """
+    values = column.dropna().str.strip().drop_duplicates()
+    for what, pattern, advice in (
+        ("dates", UNREAD_DATE, "name their format by --date-format (date_format= in Python)"),
+        ("numbers", UNREAD_NUMBER, "write them as plain numbers, such as 1250.5"),
+    ):
+        alike = values.str.fullmatch(f"(?i:{pattern})").astype(bool)
+        if alike.mean() >= MOSTLY and (what == "dates" or len(values) > FEW_VALUES):
+            raise TableError(
+                f'the column "{column.name}" has values such as "{values[alike].iloc[0]}", which look like '
+                f"{what} in a form that is not recognised: {advice}."
+            )
 
 
 def _read_as(column: pd.Series, decimal: str) -> pd.Series:
