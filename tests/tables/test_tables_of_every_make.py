@@ -180,3 +180,14 @@ def test_a_damaged_packed_file_gets_one_line(tmp_path):
     file.write_bytes(bytes(packed))
     with pytest.raises(TableError, match="cannot read"):
         load(file)
+
+
+@pytest.mark.parametrize("mark", ["?", "NA", ""])
+def test_a_missing_value_that_makes_a_column_text_makes_no_categories(mark, tmp_path):
+    frame = pd.DataFrame({"hp": ["130", mark, "95", "150"] * 3, "a": range(12), "y": np.arange(12) / 7})
+    by_frame, by_path = load(frame), load(written(tmp_path, frame.to_csv(index=False)))
+    assert [column.kind for column in by_frame.schema.columns] == ["number", "number"]
+    pd.testing.assert_frame_equal(by_frame.X, by_path.X)
+    target = load(frame, target="hp", task="regression")
+    assert target.y.tolist() == [130.0, 95.0, 150.0] * 3
+    assert frame.hp.tolist() == ["130", mark, "95", "150"] * 3

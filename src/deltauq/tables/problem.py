@@ -23,6 +23,7 @@ from deltauq.tables.schema import (
 )
 from deltauq.tables.text import (
     DECIMALS,
+    MISSING,
     check_formats,
     check_points,
     is_plain_numbers,
@@ -116,6 +117,8 @@ def load_table(
     notes = [f"Columns that share a name were numbered: {', '.join(shared)}."] if shared else []
     _require_target(list(frame.columns), shared, target)
     frame = frame.reset_index(drop=True)
+    frame = _keep_categories(frame)
+    frame[target] = plain_text(frame[target])
     missing = int(frame[target].isna().sum())
     if missing > 0:
         notes.append(f"{missing:,} of {len(frame):,} rows were left out: {target} is missing there.")
@@ -125,7 +128,6 @@ def load_table(
     if max_rows is not None and len(frame) > max_rows:
         notes.append(f"{max_rows:,} of {len(frame):,} rows, drawn at random (--max-rows).")
         frame = frame.sample(max_rows, random_state=seed)
-    frame = _keep_categories(frame)
     y, task, labels, origin, target_format = _read_target(frame[target], task, notes, date_format, decimal)
     features = frame.drop(columns=target)
     schema = learn_schema(features, notes, date_format, decimal)
@@ -147,12 +149,16 @@ def _keep_categories(frame: pd.DataFrame) -> pd.DataFrame:
     """Return a table in which numbers that were made text on purpose are categories.
 
     pandas and Parquet hold numbers as numbers. Text of plain numbers is read as these only where all columns
-    are text, as in a CSV file.
+    are text, as in a CSV file, or where a missing value such as "?" has made the column text.
     """
     kinds = {name: require_pandas().api.types.infer_dtype(frame[name], skipna=True) for name in frame}
     if all(kind in ("string", "empty") for kind in kinds.values()):
         return frame
-    texts = [name for name, kind in kinds.items() if kind == "string" and is_plain_numbers(frame[name])]
+    texts = [
+        name
+        for name, kind in kinds.items()
+        if kind == "string" and is_plain_numbers(frame[name]) and not frame[name].isin(MISSING).any()
+    ]
     return frame.astype(dict.fromkeys(texts, "category"))
 
 
