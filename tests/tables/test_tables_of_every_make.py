@@ -191,3 +191,15 @@ def test_a_missing_value_that_makes_a_column_text_makes_no_categories(mark, tmp_
     target = load(frame, target="hp", task="regression")
     assert target.y.tolist() == [130.0, 95.0, 150.0] * 3
     assert frame.hp.tolist() == ["130", mark, "95", "150"] * 3
+
+
+def test_integer_classes_with_gaps_are_integers_in_every_kind_of_file(tmp_path):
+    frame = pd.DataFrame({"a": np.arange(40.0), "y": [1.0, 2.0, None, 10.0] * 10})
+    text = frame.astype({"y": "Int64"}).to_csv(index=False)
+    frame.to_parquet(tmp_path / "x.parquet")
+    for source in (written(tmp_path, text), tmp_path / "x.parquet", frame):
+        table = load(source)
+        assert (table.task, table.labels) == ("classification", "int64")
+        assert set(table.y) == {"1", "2", "10"}
+    halves = load(frame.assign(y=[1.0, 1.5] * 20), task="classification")
+    assert (halves.labels, set(halves.y)) == ("float64", {"1.0", "1.5"})

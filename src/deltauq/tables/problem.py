@@ -202,13 +202,16 @@ def _read_target(
     if n_values == 1:
         raise TableError(f"{column.name} is {column.iloc[0]} in every row: there is nothing to predict.")
     floats = plain_floats(column) if numbers else None
+    whole = floats is not None and bool(np.all(np.trunc(floats) == floats))
     if task == "auto":
-        whole = floats is not None and bool(np.all(np.trunc(floats) == floats))
         task = CLASSIFICATION if not numbers or (whole and n_values <= FEW_VALUES) else REGRESSION
         notes.append(f"{column.name} has {n_values:,} different values: {task} (--task).")
     if task == CLASSIFICATION:
         if n_values > len(column) / 2:
             raise TableError(f"{column.name} has {n_values:,} classes in {len(column):,} rows.")
+        if floats is not None and whole and floats.abs().max() < 2**53:
+            # Missing values have made floats of integers; larger ones may have been rounded.
+            column = floats.astype("int64")
         return column.astype(str).to_numpy(dtype=object), task, _label_type(column, is_flag), "", form
     if floats is None:
         raise TableError(
