@@ -91,7 +91,7 @@ class CSVFile:
         self._path = path
         self._bytes = OPENERS.get(path.suffix.lower(), open)(path, "rb")
         try:
-            self._bytes = _as_utf8(self._bytes, encoding)
+            self._bytes = _as_utf8(self._bytes, encoding, path)
             head = _read_up_to(self._bytes, SNIFFED)
             self.layout = find_layout(head, whole=len(head) < SNIFFED, path=path)
         except BaseException:
@@ -168,15 +168,21 @@ class _Joined(io.RawIOBase):
 class _Recoded(io.RawIOBase):
     """Text of any encoding as a stream of UTF-8."""
 
-    def __init__(self, text: io.TextIOWrapper) -> None:
-        self._text = text
+    def __init__(self, text: io.TextIOWrapper, path: Path) -> None:
+        self._text, self._path = text, path
 
     def readable(self) -> bool:
         return True
 
     def read(self, size: int = -1) -> bytes:
         # A character takes four bytes at most.
-        return self._text.read(size if size < 0 else max(1, size // 4)).encode()
+        try:
+            return self._text.read(size if size < 0 else max(1, size // 4)).encode()
+        except UnicodeError as error:
+            raise TableError(
+                f"cannot read {self._path}: its text is not {self._text.encoding}, which --encoding "
+                f"(encoding= in Python) names: {error}."
+            ) from error
 
     def close(self) -> None:
         self._text.close()
@@ -201,11 +207,11 @@ def _arrow_errors(path: Path) -> Iterator[None]:
         ) from error
 
 
-def _as_utf8(source: Any, encoding: str) -> Any:
+def _as_utf8(source: Any, encoding: str, path: Path) -> Any:
     try:
         if codecs.lookup(encoding).name in UTF8:
             return source
-        return _Recoded(io.TextIOWrapper(source, encoding, newline=""))
+        return _Recoded(io.TextIOWrapper(source, encoding, newline=""), path)
     except LookupError as error:
         raise TableError(
             f"there is no encoding {encoding!r}: latin-1, cp1252 or utf-16, for example."
