@@ -178,16 +178,30 @@ def distinct_names(names: list[str]) -> tuple[list[str], list[str]]:
 def to_frame(table: Any) -> pd.DataFrame:
     """Return an Arrow table or batch as a data frame; a column that has no equivalent is a `TableError`."""
     try:
-        return table.to_pandas()
+        return _without_dictionaries(table).to_pandas()
     except Exception as error:  # pandas, pyarrow and the packages below them fail in many ways
         for name, column in zip(table.schema.names, table.columns, strict=True):
             try:
-                require_pyarrow().table({name: column}).to_pandas()
+                _without_dictionaries(require_pyarrow().table({name: column})).to_pandas()
             except Exception as reason:
                 raise TableError(
                     f'the column "{name}" ({column.type}) cannot be read: {_first_line(reason)}.'
                 ) from reason
         raise TableError(f"the table cannot be read: {_first_line(error)}.") from error
+
+
+def _without_dictionaries(table: Any) -> Any:
+    """Return an Arrow table or batch with plain numbers and dates where a dictionary encodes them.
+
+    A Parquet file gives these, and a Feather file of the same table gives categories.
+    """
+    types = require_pyarrow().types
+    for k, column in enumerate(table.columns):
+        if types.is_dictionary(column.type):
+            plain = column.type.value_type
+            if types.is_primitive(plain) or types.is_decimal(plain):
+                table = table.set_column(k, table.schema.names[k], column.cast(plain))
+    return table
 
 
 def _validated(batches: Iterable[Any]) -> Iterator[Any]:
