@@ -168,7 +168,13 @@ def test_another_encoding_than_the_one_given_is_named(encoding, rows, tmp_path):
 def test_text_that_is_not_in_the_encoding_is_refused(tmp_path):
     path = tmp_path / "x.csv"
     path.write_bytes(b"a,b\n" + b"1,2\n" * SNIFFED + b"\x81,2\n")
-    for encoding, words in (("cp1252", "byte 0x81"), ("klingon", "no encoding 'klingon'"), ("hex", "'hex'")):
+    misread = [(name, rf"cannot read .*x\.csv.* {name}, .*--encoding") for name in ("ascii", "utf-16")]
+    for encoding, words in (
+        *misread,
+        ("cp1252", "byte 0x81"),
+        ("klingon", "no encoding 'klingon'"),
+        ("hex", "'hex'"),
+    ):
         with pytest.raises(TableError, match=words) as error, open_table(path, encoding=encoding) as stream:
             list(stream.batches)
         assert "\n" not in str(error.value)
@@ -190,3 +196,31 @@ def test_a_spreadsheet_is_refused_with_what_to_do(name, tmp_path):
     (tmp_path / name).write_bytes(b"PK\x03\x04")
     with pytest.raises(TableError, match="is a spreadsheet: save its sheet as CSV"):
         read(tmp_path / name)
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("first", ["sep=;", "SEP=;", "\ufeffsep=;", '"sep=;"'])
+def test_a_first_line_that_names_the_delimiter_is_followed(first, end, tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_bytes(end.join([first, "a;b", "1,5;2", "3,5;4", ""]).encode())
+    assert read(path) == (["a", "b"], [("1,5", "2"), ("3,5", "4")])
+    path.write_text("sep=|\na|b;c|d;e\n1|2|3\n")
+    assert read(path) == (["a", "b;c", "d;e"], [("1", "2", "3")])
+    path.write_text("sep=;\n")
+    with pytest.raises(TableError, match="is empty"):
+        read(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "row"), [("Report 2024\na,b,c\n1,2,secret\n", 1), ("a,b\n1,2\n3,4,secret\n", 2)]
+)
+def test_rows_of_another_length_are_refused_without_their_values(text, row, tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text(text)
+    with pytest.raises(TableError, match=f"row {row} has [23] fields") as error:
+        read(path)
+    assert "secret" not in str(error.value) and "a,b,c" not in str(error.value)
+    path.write_text("a,b\n" + "1,2\n" * (csv_files.BLOCK // 4) + "1,secret,3\n")
+    with pytest.raises(TableError, match="has 3 fields") as error:
+        read(path)
+    assert "secret" not in str(error.value)

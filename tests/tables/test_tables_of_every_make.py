@@ -13,6 +13,7 @@ import pytest
 from pyarrow import feather, parquet
 
 from deltauq.tables.errors import TableError
+from deltauq.tables.files import to_frame
 from deltauq.tables.problem import load_table
 
 
@@ -180,3 +181,48 @@ def test_a_damaged_packed_file_gets_one_line(tmp_path):
     file.write_bytes(bytes(packed))
     with pytest.raises(TableError, match="cannot read"):
         load(file)
+
+
+@pytest.mark.parametrize("mark", ["?", "NA", ""])
+def test_a_missing_value_that_makes_a_column_text_makes_no_categories(mark, tmp_path):
+    frame = pd.DataFrame({"hp": ["130", mark, "95", "150"] * 3, "a": range(12), "y": np.arange(12) / 7})
+    by_frame, by_path = load(frame), load(written(tmp_path, frame.to_csv(index=False)))
+    assert [column.kind for column in by_frame.schema.columns] == ["number", "number"]
+    pd.testing.assert_frame_equal(by_frame.X, by_path.X)
+    target = load(frame, target="hp", task="regression")
+    assert target.y.tolist() == [130.0, 95.0, 150.0] * 3
+    assert frame.hp.tolist() == ["130", mark, "95", "150"] * 3
+
+
+def test_integer_classes_with_gaps_are_integers_in_every_kind_of_file(tmp_path):
+    frame = pd.DataFrame({"a": np.arange(40.0), "y": [1.0, 2.0, None, 10.0] * 10})
+    text = frame.astype({"y": "Int64"}).to_csv(index=False)
+    frame.to_parquet(tmp_path / "x.parquet")
+    for source in (written(tmp_path, text), tmp_path / "x.parquet", frame):
+        table = load(source)
+        assert (table.task, table.labels) == ("classification", "int64")
+        assert set(table.y) == {"1", "2", "10"}
+    halves = load(frame.assign(y=[1.0, 1.5] * 20), task="classification")
+    assert (halves.labels, set(halves.y)) == ("float64", {"1.0", "1.5"})
+
+
+def test_parquet_and_feather_of_one_table_agree_on_dictionaries(tmp_path):
+    values = {
+        "k": pa.array([10, 20, 30]),
+        "day": pa.array([datetime.date(2024, 1, day) for day in (1, 2, 4)]),
+        "cost": pa.array([decimal.Decimal("0.10"), decimal.Decimal("0.20"), decimal.Decimal("0.30")]),
+        "town": pa.array(["u", "v", "w"]),
+    }
+    codes = pa.array([0, 1, None, 2] * 3)
+    columns = {name: pa.DictionaryArray.from_arrays(codes, array) for name, array in values.items()}
+    table = pa.table({**columns, "y": np.arange(12) / 7})
+    parquet.write_table(table, tmp_path / "x.parquet")
+    feather.write_feather(table, tmp_path / "x.feather")
+    one, other = (load(tmp_path / f"x.{suffix}") for suffix in ("parquet", "feather"))
+    assert [column.kind for column in other.schema.columns] == ["number", "date", "number", "word"]
+    assert one.schema == other.schema
+    pd.testing.assert_frame_equal(one.X, other.X)
+    batch = table.to_batches()[0]
+    pd.testing.assert_frame_equal(one.schema.read(to_frame(batch)), one.X)
+    classes = load(tmp_path / "x.feather", target="k")
+    assert (classes.labels, set(classes.y)) == ("int64", {"10", "20", "30"})

@@ -8,9 +8,11 @@ import csv
 import gzip
 import io
 import lzma
+import re
 import time
 import weakref
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,6 +30,10 @@ UTF8 = ("utf-8", "utf-8-sig")
 DELIMITERS = ",;\t|"
 ODD_DELIMITERS = ":^~ "
 """Tried only where none of the common ones parts the lines."""
+NAMED_DELIMITER = re.compile(
+    rf'"?sep=([{re.escape(DELIMITERS + ODD_DELIMITERS)}])"?(\r\n|\r|\n)', re.IGNORECASE
+)
+"""A first line that names the delimiter, as Excel writes and reads it."""
 SNIFFED = 256 * 1024
 """Bytes at the beginning from which the delimiter and the header are read."""
 BLOCK = 4 * 1024 * 1024
@@ -85,7 +91,7 @@ class CSVFile:
         self._path = path
         self._bytes = OPENERS.get(path.suffix.lower(), open)(path, "rb")
         try:
-            self._bytes = _as_utf8(self._bytes, encoding)
+            self._bytes = _as_utf8(self._bytes, encoding, path)
             head = _read_up_to(self._bytes, SNIFFED)
             self.layout = find_layout(head, whole=len(head) < SNIFFED, path=path)
         except BaseException:
@@ -102,24 +108,24 @@ class CSVFile:
         source = _Joined(self._head, self._bytes, self._path)
         if not source.has_more():
             return
-        reader = arrow_csv.open_csv(
-            pa.PythonFile(source, mode="r"),
-            arrow_csv.ReadOptions(column_names=names, block_size=BLOCK),
-            arrow_csv.ParseOptions(delimiter=self.layout.delimiter, newlines_in_values=True),
-            arrow_csv.ConvertOptions(
-                column_types=dict.fromkeys(names, pa.string()), null_values=MISSING, strings_can_be_null=True
-            ),
-        )
+        with _arrow_errors(self._path):
+            reader = arrow_csv.open_csv(
+                pa.PythonFile(source, mode="r"),
+                arrow_csv.ReadOptions(column_names=names, block_size=BLOCK),
+                arrow_csv.ParseOptions(delimiter=self.layout.delimiter, newlines_in_values=True),
+                arrow_csv.ConvertOptions(
+                    column_types=dict.fromkeys(names, pa.string()),
+                    null_values=MISSING,
+                    strings_can_be_null=True,
+                ),
+            )
         given_up = weakref.ref(source)
         del source
         try:
-            for batch in reader:
-                columns = batch.columns[self.layout.fields]
-                yield pa.RecordBatch.from_arrays(columns, names=self.layout.names)
-        except pa.ArrowInvalid as error:
-            if "invalid UTF8" not in str(error):
-                raise
-            raise _not_utf8(self._path, "far from its beginning") from error
+            with _arrow_errors(self._path):
+                for batch in reader:
+                    columns = batch.columns[self.layout.fields]
+                    yield pa.RecordBatch.from_arrays(columns, names=self.layout.names)
         finally:
             reader.close()
             del reader
@@ -162,26 +168,50 @@ class _Joined(io.RawIOBase):
 class _Recoded(io.RawIOBase):
     """Text of any encoding as a stream of UTF-8."""
 
-    def __init__(self, text: io.TextIOWrapper) -> None:
-        self._text = text
+    def __init__(self, text: io.TextIOWrapper, path: Path) -> None:
+        self._text, self._path = text, path
 
     def readable(self) -> bool:
         return True
 
     def read(self, size: int = -1) -> bytes:
         # A character takes four bytes at most.
-        return self._text.read(size if size < 0 else max(1, size // 4)).encode()
+        try:
+            return self._text.read(size if size < 0 else max(1, size // 4)).encode()
+        except UnicodeError as error:
+            raise TableError(
+                f"cannot read {self._path}: its text is not {self._text.encoding}, which --encoding "
+                f"(encoding= in Python) names: {error}."
+            ) from error
 
     def close(self) -> None:
         self._text.close()
         super().close()
 
 
-def _as_utf8(source: Any, encoding: str) -> Any:
+@contextmanager
+def _arrow_errors(path: Path) -> Iterator[None]:
+    """Turn what Arrow says of text that is not UTF-8, or of ragged rows, into a `TableError`."""
+    try:
+        yield
+    except require_pyarrow().ArrowInvalid as error:
+        if "invalid UTF8" in str(error):
+            raise _not_utf8(path, "far from its beginning") from error
+        ragged = re.search(r"(Row #\d+: )?Expected (\d+) columns, got (\d+)", str(error))
+        if ragged is None:
+            raise
+        row = f"row {int(ragged[1][5:-2]):,}" if ragged[1] else "a row"
+        raise TableError(
+            f"cannot read {path}: {row} has {int(ragged[3]):,} fields, and the header has "
+            f"{int(ragged[2]):,}: remove any title above the header, and any note below the table."
+        ) from error
+
+
+def _as_utf8(source: Any, encoding: str, path: Path) -> Any:
     try:
         if codecs.lookup(encoding).name in UTF8:
             return source
-        return _Recoded(io.TextIOWrapper(source, encoding, newline=""))
+        return _Recoded(io.TextIOWrapper(source, encoding, newline=""), path)
     except LookupError as error:
         raise TableError(
             f"there is no encoding {encoding!r}: latin-1, cp1252 or utf-16, for example."
@@ -217,16 +247,19 @@ def find_layout(head: bytes, whole: bool, path: Path) -> Layout:
     except UnicodeDecodeError as error:
         place = f"byte {error.object[error.start]:#04x} at {error.start:,}"
         raise _not_utf8(path, place) from error
+    named = NAMED_DELIMITER.match(text)
+    first_line = named[0] if named else ""
+    text = text.removeprefix(first_line)
     if not text.strip():
         raise TableError(f"{path} is empty.")
-    delimiter = find_delimiter(text, whole)
+    delimiter = named[1] if named else find_delimiter(text, whole)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
     try:
         names = next(row for row in reader if row)
     except (csv.Error, StopIteration) as error:
         raise TableError(f"cannot read {path}: it has no header ({error}).") from error
     lines = io.StringIO(text, newline="").readlines()
-    start = len("".join(lines[: reader.line_num]).encode())
+    start = len("".join([first_line, *lines[: reader.line_num]]).encode())
     start += len(codecs.BOM_UTF8) if head.startswith(codecs.BOM_UTF8) else 0
     if not whole and start >= len(head):
         raise TableError(f"cannot read {path}: its first line is longer than {SNIFFED:,} bytes.")

@@ -263,12 +263,13 @@ def _read(
     X = model.schema.read(frame)
     for name, count, first in model.schema.new_words(X):
         notes.append(f'{count:,} rows have words in "{name}" that training has not met, such as "{first}".')
-    kept = frame[model.target].notna().to_numpy()
+    column = plain_text(frame[model.target])
+    kept = column.notna().to_numpy()
     if not kept.any():
         raise TableError(f"{model.target} is missing in every row.")
     if missing := int((~kept).sum()):
         notes.append(f"{missing:,} of {len(frame):,} rows were left out: {model.target} is missing there.")
-    column = plain_text(frame[model.target][kept])
+    column = column[kept]
     if unusable := unusable_values(column):
         raise TableError(f"{model.target} holds {unusable}: there is nothing to compare with in them.")
     rows = np.flatnonzero(kept)

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 from deltauq.tables.csv_files import CSVFile
 from deltauq.tables.errors import TableError, require_pandas, require_pyarrow
-from deltauq.tables.text import plain_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -65,13 +64,12 @@ def read_frame(source: Any, encoding: str = "utf-8") -> tuple[pd.DataFrame, list
     Returns
     -------
     frame : DataFrame
-        Of distinct names. The columns of a CSV file are text; missing values in text are None.
+        Of distinct names. The columns of a CSV file are text.
     shared : list of str
     """
     require_pandas()
     if not isinstance(source, (str, PathLike)):
-        frame, shared = _named(_as_pandas(source))
-        return _plain(frame), shared
+        return _named(_as_pandas(source))
     pa = require_pyarrow()
     with open_table(source, encoding=encoding) as stream:
         batches = list(stream.batches)
@@ -79,7 +77,7 @@ def read_frame(source: Any, encoding: str = "utf-8") -> tuple[pd.DataFrame, list
             raise TableError(f"{source} has no rows.")
         table = pa.Table.from_batches(batches)
         if not _is_csv(Path(source)):
-            return _plain(to_frame(table)), stream.shared
+            return to_frame(table), stream.shared
         # All columns are text: as Arrow holds it, it takes a fraction of the memory.
         text = require_pandas().StringDtype("pyarrow")
         return table.to_pandas(types_mapper=lambda _: text), stream.shared
@@ -180,16 +178,30 @@ def distinct_names(names: list[str]) -> tuple[list[str], list[str]]:
 def to_frame(table: Any) -> pd.DataFrame:
     """Return an Arrow table or batch as a data frame; a column that has no equivalent is a `TableError`."""
     try:
-        return table.to_pandas()
+        return _without_dictionaries(table).to_pandas()
     except Exception as error:  # pandas, pyarrow and the packages below them fail in many ways
         for name, column in zip(table.schema.names, table.columns, strict=True):
             try:
-                require_pyarrow().table({name: column}).to_pandas()
+                _without_dictionaries(require_pyarrow().table({name: column})).to_pandas()
             except Exception as reason:
                 raise TableError(
                     f'the column "{name}" ({column.type}) cannot be read: {_first_line(reason)}.'
                 ) from reason
         raise TableError(f"the table cannot be read: {_first_line(error)}.") from error
+
+
+def _without_dictionaries(table: Any) -> Any:
+    """Return an Arrow table or batch with plain numbers and dates where a dictionary encodes them.
+
+    A Parquet file gives these, and a Feather file of the same table gives categories.
+    """
+    types = require_pyarrow().types
+    for k, column in enumerate(table.columns):
+        if types.is_dictionary(column.type):
+            plain = column.type.value_type
+            if types.is_primitive(plain) or types.is_decimal(plain):
+                table = table.set_column(k, table.schema.names[k], column.cast(plain))
+    return table
 
 
 def _validated(batches: Iterable[Any]) -> Iterator[Any]:
@@ -267,12 +279,6 @@ def _as_pandas(source: Any) -> pd.DataFrame:
     if hasattr(source, "__arrow_c_stream__"):
         return to_frame(require_pyarrow().table(source))
     raise TypeError(f"table must be a path or a data frame, got {type(source).__name__}.")
-
-
-def _plain(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return a table whose text has None for missing values, as that of a CSV file."""
-    columns = {name: plain_text(frame[name]) for name in frame}
-    return require_pandas().DataFrame(columns, index=frame.index)
 
 
 def _named(frame: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:

@@ -24,6 +24,7 @@ from deltauq.tables.schema import (
 from deltauq.tables.text import (
     DECIMALS,
     FEW_VALUES,
+    MISSING,
     check_formats,
     check_points,
     fits_decimal,
@@ -118,6 +119,7 @@ def load_table(
     notes = [f"Columns that share a name were numbered: {', '.join(shared)}."] if shared else []
     _require_target(list(frame.columns), shared, target)
     frame = frame.reset_index(drop=True)
+    frame = _keep_categories(frame)
     frame[target] = plain_text(frame[target])
     missing = int(frame[target].isna().sum())
     if missing > 0:
@@ -128,7 +130,6 @@ def load_table(
     if max_rows is not None and len(frame) > max_rows:
         notes.append(f"{max_rows:,} of {len(frame):,} rows, drawn at random (--max-rows).")
         frame = frame.sample(max_rows, random_state=seed)
-    frame = _keep_categories(frame)
     y, task, labels, origin, target_format = _read_target(frame[target], task, notes, date_format, decimal)
     features = frame.drop(columns=target)
     schema = learn_schema(features, notes, date_format, decimal)
@@ -168,12 +169,16 @@ def _keep_categories(frame: pd.DataFrame) -> pd.DataFrame:
     """Return a table in which numbers that were made text on purpose are categories.
 
     pandas and Parquet hold numbers as numbers. Text of plain numbers is read as these only where all columns
-    are text, as in a CSV file.
+    are text, as in a CSV file, or where a missing value such as "?" has made the column text.
     """
     kinds = {name: require_pandas().api.types.infer_dtype(frame[name], skipna=True) for name in frame}
     if all(kind in ("string", "empty") for kind in kinds.values()):
         return frame
-    texts = [name for name, kind in kinds.items() if kind == "string" and is_plain_numbers(frame[name])]
+    texts = [
+        name
+        for name, kind in kinds.items()
+        if kind == "string" and is_plain_numbers(frame[name]) and not frame[name].isin(MISSING).any()
+    ]
     return frame.astype(dict.fromkeys(texts, "category"))
 
 
@@ -217,13 +222,16 @@ def _read_target(
     if n_values == 1:
         raise TableError(f"{column.name} is {column.iloc[0]} in every row: there is nothing to predict.")
     floats = plain_floats(column) if numbers else None
+    whole = floats is not None and bool(np.all(np.trunc(floats) == floats))
     if task == "auto":
-        whole = floats is not None and bool(np.all(np.trunc(floats) == floats))
         task = CLASSIFICATION if not numbers or (whole and n_values <= FEW_VALUES) else REGRESSION
         notes.append(f"{column.name} has {n_values:,} different values: {task} (--task).")
     if task == CLASSIFICATION:
         if n_values > len(column) / 2:
             raise TableError(f"{column.name} has {n_values:,} classes in {len(column):,} rows.")
+        if floats is not None and whole and floats.abs().max() < 2**53:
+            # Missing values have made floats of integers; larger ones may have been rounded.
+            column = floats.astype("int64")
         return column.astype(str).to_numpy(dtype=object), task, _label_type(column, is_flag), "", form
     if floats is None:
         raise TableError(
