@@ -38,7 +38,7 @@ TIME_FORMATS = {
 MONTH = r"(jan|feb|m[aä]r|apr|ma[iy]|jun|jul|aug|sep|o[ck]t|nov|de[cz])[a-z]*\.?"
 UNREAD_DATE = (
     rf"([a-z]{{2,9}},?\s+)?(\d{{1,2}}\.?[\s/-]*{MONTH}|{MONTH}[\s/-]*\d{{1,2}})[\s,/-]+(\d{{4}}|\d\d)([\sT,].*)?"
-    r"|([0-3]?\d[./-][0-3]?\d[./-]\d{4}|\d{4}[./-][0-3]?\d[./-][0-3]?\d)([\sT,]+\d{1,2}:\d\d.*)?"
+    r"|([0-3]?\d[./-][0-3]?\d[./-]\d{4}|\d{4}[./][0-3]?\d[./][0-3]?\d)([\sT,]+\d{1,2}:\d\d.*)?"
 )
 UNIT = r"([$€£¥%]|EUR|USD|GBP|CHF)"
 UNREAD_NUMBER = (
