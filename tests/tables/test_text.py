@@ -418,3 +418,10 @@ def test_a_folder_with_a_format_that_means_nothing_is_refused(column, form, mode
     path.write_text(json.dumps({**metadata, "sha256": _digest(metadata)}))
     with pytest.raises(deltauq.tables.ModelFolderError, match="describes no model"):
         deltauq.load(tmp_path / "model")
+
+
+def test_few_values_of_which_one_is_no_number_are_categories():
+    frame = pd.DataFrame({"rooms": ["1", "2", "3", "4", "5+"] * 40, "y": np.arange(200.0)})
+    frame.loc[frame.rooms == "5+", "rooms"] = np.where(np.arange(40) < 10, "5+", "4")
+    assert frame.rooms.eq("5+").mean() < 0.1
+    assert load_table(frame, "y", "regression", None, 0).schema.words == ["rooms"]

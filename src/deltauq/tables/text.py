@@ -112,7 +112,8 @@ def learn_decimal(column: pd.Series, decimal: str | None = None) -> str | None:
     fits = {mark: bool(found[mark].notna().all()) for mark in DECIMALS}
     if not any(fits.values()):
         numbers = max(found.values(), key=lambda numbers: numbers.notna().sum())
-        if numbers.notna().mean() >= MOSTLY:
+        # Few values, such as 1, 2, 3, 4 and 5+, are categories.
+        if numbers.notna().mean() >= MOSTLY and column.nunique() > FEW_VALUES:
             raise _unread(column, numbers, "numbers")
         return None
     if decimal and fits[decimal]:
