@@ -101,6 +101,8 @@ def test_models_inside_ours_are_shown_without_data():
     inner = make_pipeline(StandardScaler(), AnchoredRegressor(DecisionTreeRegressor(), anchors=X))
     text = repr(ConformalRegressor(inner))
     assert "8765" not in text and "Pipeline(...)" in text
+    search = GridSearchCV(DecisionTreeRegressor(), {"max_depth": X[:, 0]})
+    assert repr(ConformalRegressor(search)) == "ConformalRegressor(model=GridSearchCV(...))"
     assert "DecisionTreeRegressor(max_depth=3)" in repr(AnchoredRegressor(DecisionTreeRegressor(max_depth=3)))
 
 
