@@ -15,7 +15,6 @@ from sklearn.svm import SVR
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from deltauq import AnchoredClassifier, AnchoredRegressor
-from deltauq.estimators._bases import refuse_column_choices
 
 X = np.random.default_rng(0).normal(size=(20, 3))
 y = X[:, 0]
@@ -176,7 +175,11 @@ def test_a_base_with_constraints_on_columns_is_refused(params):
 
 @pytest.mark.parametrize("params", [{"categorical_features": []}, {"interaction_cst": []}], ids=str)
 def test_empty_choices_of_columns_count_as_unset(params):
-    refuse_column_choices(HistGradientBoostingRegressor(**params))
+    empty, unset = (
+        AnchoredRegressor(HistGradientBoostingRegressor(**chosen), random_state=0).fit(X, y)
+        for chosen in (params, {})
+    )
+    np.testing.assert_array_equal(empty.predict(X), unset.predict(X))
 
 
 DAYS = pd.date_range("2020", periods=20)

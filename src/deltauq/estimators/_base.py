@@ -131,7 +131,7 @@ class BaseAnchored(ShortRepr, MetaEstimatorMixin, BaseEstimator):
             rng = np.random.default_rng(random_state.randint(np.iinfo(np.int32).max))
             train_rng, readout_rng, fold_rng = rng.spawn(3)
             self.encoding_ = recipe.encoding
-            # Each of the N_FOLDS fits that calibrate leaves one fold out.
+            # Calibration fits N_FOLDS times on all folds but one: with this fit, the work of N_FOLDS fits.
             n_fits = N_FOLDS if isinstance(self.calibrate, str) else 1
             model = _train(recipe, data, train_rng, n_fits)
             self.estimator_, self.anchors_ = model.estimator, model.anchors

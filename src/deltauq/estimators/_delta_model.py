@@ -47,7 +47,7 @@ class Recipe:
     n_train_anchors: int | str
     pairing: str
 
-    def train(self, data: TrainingRows, rng: np.random.Generator, *, n_fits: float = 0.0) -> DeltaModel:
+    def train(self, data: TrainingRows, rng: np.random.Generator, *, n_fits: int = 0) -> DeltaModel:
         """Train a clone of the base on tuples of rows and anchors.
 
         With `n_fits`, warn first if so many fits like this one are slow.
@@ -80,7 +80,7 @@ class Recipe:
         anchors: np.ndarray,
         weights: np.ndarray | None,
         rng: np.random.Generator,
-        n_fits: float,
+        n_fits: int,
     ) -> None:
         # Trees cast to float32 themselves; doing it while pairing saves them a copy of everything.
         dtype = np.float32 if packed_trees.packable(base) else np.float64

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
+from sklearn.utils.validation import _check_method_params
 
 from deltauq.estimators._bases import is_kernel_machine
 
@@ -21,7 +22,7 @@ QUADRATIC = 2.0
 
 
 def warn_if_slow(
-    base: BaseEstimator, tuples: np.ndarray, y: np.ndarray, keywords: dict[str, Any], n_fits: float
+    base: BaseEstimator, tuples: np.ndarray, y: np.ndarray, keywords: dict[str, Any], n_fits: int
 ) -> None:
     """Warn before fits that will take more than two minutes, with an estimate.
 
@@ -32,7 +33,7 @@ def warn_if_slow(
     y : array of shape (n_pairs,) or (n_pairs, o)
     keywords : dict
         What the base's `fit` gets besides; arrays of length n_pairs go along with their pairs.
-    n_fits : float
+    n_fits : int
         How many fits of this size there will be.
     """
     seconds = n_fits * estimate_seconds(base, tuples, y, keywords)
@@ -66,9 +67,9 @@ def estimate_seconds(
         warnings.simplefilter("ignore")
         for share in SHARES:
             part = order[: n_pairs // share]
-            taken = {name: _take(value, part, n_pairs) for name, value in keywords.items()}
+            part_keywords = _check_method_params(tuples, keywords, indices=part)
             start = time.perf_counter()
-            clone(base).fit(tuples[part], y[part], **taken)
+            clone(base).fit(tuples[part], y[part], **part_keywords)
             seconds.append(time.perf_counter() - start)
             if 2 * share * seconds[-1] < SLOW_SECONDS / 5 and not is_kernel_machine(base):
                 return 0.0
@@ -76,7 +77,3 @@ def estimate_seconds(
         return 0.0
     growth = np.log(seconds[1] / seconds[0]) / np.log(SHARES[0] / SHARES[1])
     return float(seconds[1] * SHARES[1] ** np.clip(growth, 0.0, QUADRATIC))
-
-
-def _take(value: Any, part: np.ndarray, n: int) -> Any:
-    return value[part] if isinstance(value, np.ndarray) and len(value) == n else value
