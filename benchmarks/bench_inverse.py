@@ -13,7 +13,10 @@ from typing import Any
 import torch
 
 from deltauq.baselines import DeepEnsemble, MCDropout
-from deltauq.experiments.digit_runs import (
+from deltauq.inverse import Generator, search
+from deltauq.nn import Anchored
+from deltauq.nn.recipe import Recipe
+from experiments.digit_runs import (
     DROPOUT,
     N_ANCHORS,
     N_LATENT,
@@ -21,9 +24,6 @@ from deltauq.experiments.digit_runs import (
     convolutional_layers,
     network,
 )
-from deltauq.inverse import Generator, search
-from deltauq.nn import Anchored
-from deltauq.nn.recipe import Recipe
 
 TARGETS, RESTARTS, STEPS, ROUNDS = 5, 50, 20, 5
 

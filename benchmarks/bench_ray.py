@@ -67,7 +67,7 @@ def predict_singly(model: str, table: str, out: str) -> list[Use]:
 
 def predict_on_ray(model: str, table: str, out: str) -> list[Use]:
     """Predict on a Ray of this machine, and return what each worker used."""
-    from deltauq.scale import predict_parts, run_on_ray
+    from deltauq.distributed import predict_parts, run_on_ray
 
     workers = {}
 

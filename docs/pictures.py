@@ -18,14 +18,13 @@ from plotly.graph_objects import Figure
 from plotly.offline import get_plotlyjs
 from sklearn.svm import SVC, SVR
 
-from deltauq import AnchoredClassifier, AnchoredRegressor
+from deltauq import AnchoredClassifier, AnchoredRegressor, plots
 from deltauq.data import gap_curve, three_classes
 from deltauq.demo import gap, table
-from deltauq.experiments import ResultStore, get_experiment
-from deltauq.experiments.figure2 import N_ANCHORS
-from deltauq.experiments.summary import summarise
-from deltauq.report import _colours as colours
-from deltauq.report import plots
+from deltauq.plots import _colours as colours
+from experiments import ResultStore, get_experiment
+from experiments.figure2 import N_ANCHORS
+from experiments.summary import summarise
 
 FOLDER = Path(__file__).parent / "pictures"
 RESULTS = Path(__file__).parent.parent / "results"

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from deltauq.assessment import assess
     from deltauq.core import Posterior
     from deltauq.estimators import AnchoredClassifier, AnchoredRegressor
-    from deltauq.io import load
+    from deltauq.export import load
 
 __all__ = ["AnchoredClassifier", "AnchoredRegressor", "Posterior", "__version__", "assess", "load"]
 
@@ -21,7 +21,7 @@ _ROOMS = {
     "AnchoredRegressor": "deltauq.estimators",
     "Posterior": "deltauq.core",
     "assess": "deltauq.assessment",
-    "load": "deltauq.io",
+    "load": "deltauq.export",
 }
 
 

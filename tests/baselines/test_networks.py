@@ -11,7 +11,7 @@ from torch import nn
 
 import deltauq.baselines
 from deltauq._install import install_command
-from deltauq.baselines import DUQ, SVI, DeepEnsemble, DEUPNetwork, MCDropout, TemperatureNetwork
+from deltauq.baselines import SVI, DeepEnsemble, DEUPNetwork, MCDropout, TemperatureNetwork
 from deltauq.core import Posterior
 from deltauq.nn import MLP
 from deltauq.nn.losses import squared_error
@@ -20,7 +20,7 @@ from deltauq.nn.recipe import Recipe
 RECIPE = Recipe(epochs=2, batch_size=32, lr=1e-2, seed=1)
 SAMPLED = [DeepEnsemble, MCDropout, SVI]
 REGRESSORS = [*SAMPLED, DEUPNetwork]
-CLASSIFIERS = [*SAMPLED, DUQ, TemperatureNetwork]
+CLASSIFIERS = [*SAMPLED, TemperatureNetwork]
 
 
 def make_regressor():
@@ -97,7 +97,7 @@ def test_low_precision_and_a_fabric_of_ones_own(case):
     assert posterior.mean.isfinite().all() and posterior.var.isfinite().all() and (posterior.var >= 0).all()
 
 
-@pytest.mark.parametrize("method", [*REGRESSORS, DUQ, TemperatureNetwork])
+@pytest.mark.parametrize("method", [*REGRESSORS, TemperatureNetwork])
 def test_misuse_is_answered_with_one_line(method):
     with pytest.raises(TypeError, match="must be a function that returns a new network, got Linear"):
         method(nn.Linear(2, 1))
@@ -105,7 +105,7 @@ def test_misuse_is_answered_with_one_line(method):
         method(make_regressor).posterior(torch.zeros(3, 2))
 
 
-@pytest.mark.parametrize("method", [*REGRESSORS, DUQ, TemperatureNetwork, deltauq.baselines.GaussianProcess])
+@pytest.mark.parametrize("method", [*REGRESSORS, TemperatureNetwork, deltauq.baselines.GaussianProcess])
 def test_what_is_no_tensor_is_refused(method, wave):
     x, y = wave
     model = method() if method is deltauq.baselines.GaussianProcess else method(make_regressor)
@@ -165,7 +165,7 @@ def test_a_criterion_is_what_networks_are_trained_by(method, stackable, wave):
     assert not torch.allclose(ours.mean, usual.mean)
 
 
-@pytest.mark.parametrize("method", [SVI, DUQ])
+@pytest.mark.parametrize("method", [SVI])
 def test_methods_with_a_loss_of_their_own_take_no_criterion(method, blobs):
     with pytest.raises(ValueError, match="has a loss of its own: give no criterion"):
         method(make_classifier).fit(*blobs, RECIPE, criterion=squared_error)

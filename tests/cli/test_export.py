@@ -1,4 +1,4 @@
-"""`deltauq export` as a user runs it; what the files say is tested with `deltauq.io`."""
+"""`deltauq export` as a user runs it; what the files say is tested with `deltauq.export`."""
 
 import json
 

@@ -105,8 +105,8 @@ def test_mnist_is_learned_and_grey_pictures_found_out(data_dir):
 
 @pytest.mark.slow
 def test_the_band_opens_in_the_gap_and_is_drawn():
-    from deltauq.experiments import ResultLine
-    from deltauq.experiments.gap import EXPERIMENT
+    from experiments import ResultLine
+    from experiments.gap import EXPERIMENT
 
     lines = []
     for cell in EXPERIMENT.cells("quick"):

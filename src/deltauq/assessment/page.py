@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from deltauq import plots
 from deltauq._version import __version__
 from deltauq.assessment.measures import BASELINE
 from deltauq.assessment.result import Assessment
 from deltauq.metrics import coverage_curve, risk_coverage
-from deltauq.report import Block, Figure, Section, Table, plots, render_page
+from deltauq.plots.page import Block, Figure, Section, Table, render_page
 
 LEVELS = np.array([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99])
 KEPT = np.linspace(0.1, 1.0, 19)

@@ -16,14 +16,12 @@ from deltauq.baselines.tree_spread import TreeSpreadRegressor
 if TYPE_CHECKING:
     from deltauq.baselines.deep_ensemble import DeepEnsemble
     from deltauq.baselines.deup_network import DEUPNetwork
-    from deltauq.baselines.duq import DUQ
     from deltauq.baselines.gp import GaussianProcess
     from deltauq.baselines.mc_dropout import MCDropout
     from deltauq.baselines.svi import SVI
     from deltauq.baselines.temperature import TemperatureNetwork
 
 __all__ = [
-    "DUQ",
     "SVI",
     "DEUPNetwork",
     "DEUPRegressor",
@@ -40,7 +38,6 @@ __all__ = [
 
 # Loaded on first use: those for tables work without PyTorch. File and extra of each.
 _NETWORKS = {
-    "DUQ": ("duq", "nn"),
     "SVI": ("svi", "nn"),
     "DEUPNetwork": ("deup_network", "nn"),
     "DeepEnsemble": ("deep_ensemble", "nn"),

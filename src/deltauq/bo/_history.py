@@ -55,7 +55,7 @@ class History:
 
     def plot(self) -> Figure:
         """Draw the values and the largest so far; needs plotly."""
-        from deltauq.report.plots import best_so_far
+        from deltauq.plots import best_so_far
 
         return best_so_far(self.Y, n_initial=self.n_initial)
 

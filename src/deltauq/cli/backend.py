@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from deltauq.cli.complaints import BadInput
 
 if TYPE_CHECKING:
-    from deltauq.scale.running import Run
+    from deltauq.distributed.running import Run
 
 
 class Backend(StrEnum):
@@ -42,7 +42,7 @@ def chosen_run(backend: Backend, address: str | None, n_jobs: int | None = None)
         if address is not None:
             raise BadInput("--address is that of a Ray cluster: give --backend ray as well")
         return None
-    from deltauq.scale.running import LOCAL, require_ray, run_on_ray
+    from deltauq.distributed.running import LOCAL, require_ray, run_on_ray
 
     try:
         require_ray()

@@ -64,7 +64,7 @@ def run_export(model: Path, out: Path, form: FormatWord, link: str | None, trust
     trust : list of str
         Further types that the model may hold.
     """
-    from deltauq.io import export_mlflow, export_onnx, load
+    from deltauq.export import export_mlflow, export_onnx, load
 
     check_writable(out)
     if link is not None and form == FormatWord.mlflow:

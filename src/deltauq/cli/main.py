@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from deltauq._version import __version__
 from deltauq.cli.complaints import BadInput, what_to_install
 
-COMMANDS = ("demo", "reproduce", "report", "data", "assess", "fit", "predict", "evaluate", "export")
+COMMANDS = ("demo", "data", "assess", "fit", "predict", "evaluate", "export")
 BAD_INPUT = 2
 INTERRUPTED = 130
 

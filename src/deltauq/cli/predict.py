@@ -12,7 +12,7 @@ from deltauq.cli.progress import counting_bar
 from deltauq.cli.reading import DecimalMark, chosen_reading, reading_options
 
 if TYPE_CHECKING:
-    from deltauq.scale.running import Run
+    from deltauq.distributed.running import Run
     from deltauq.tables import Predicted
 
 
@@ -126,7 +126,7 @@ def run_predict_parts(
     source, out : str
         Paths or URLs.
     words : dict
-        Further arguments for `deltauq.scale.predict_parts`.
+        Further arguments for `deltauq.distributed.predict_parts`.
     trust : list of str
         Further types that the model may hold.
     run : callable
@@ -136,7 +136,7 @@ def run_predict_parts(
     -------
     predicted : Predicted
     """
-    from deltauq.scale import ClusterError, predict_parts
+    from deltauq.distributed import ClusterError, predict_parts
 
     with told_in_one_line(), counting_bar("rows") as tick:
         try:

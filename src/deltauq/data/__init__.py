@@ -1,6 +1,5 @@
 """Where data sets come from."""
 
-from deltauq.data.corruptions import CORRUPTIONS, FIGURE5, CorruptedImages, corrupt, load_corrupted
 from deltauq.data.files import CorruptFileError, DataUnavailableError
 from deltauq.data.images import IMAGE_SETS, load_images
 from deltauq.data.tables import OPENML, Table, load_openml
@@ -8,21 +7,16 @@ from deltauq.data.toys import ClassesToy, GapToy, gap_curve, three_classes
 from deltauq.data.uci import UCI, SplitTable, load_uci
 
 __all__ = [
-    "CORRUPTIONS",
-    "FIGURE5",
     "IMAGE_SETS",
     "OPENML",
     "UCI",
     "ClassesToy",
     "CorruptFileError",
-    "CorruptedImages",
     "DataUnavailableError",
     "GapToy",
     "SplitTable",
     "Table",
-    "corrupt",
     "gap_curve",
-    "load_corrupted",
     "load_images",
     "load_openml",
     "load_uci",

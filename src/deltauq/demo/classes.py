@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from deltauq.data import three_classes
-from deltauq.experiments.figure2 import N_ANCHORS, PlaneMap, view_plane
+from experiments.figure2 import N_ANCHORS, PlaneMap, view_plane
 
 # Few, for speed: each fit is six kernel machines, five of them for the probabilities.
 N_TRAIN_ANCHORS = 20

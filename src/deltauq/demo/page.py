@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from deltauq import plots
 from deltauq._version import __version__
 from deltauq.demo import classes, gap, table, words
 from deltauq.demo.run import Demo
-from deltauq.experiments.figure2 import N_ANCHORS, PlaneMap
-from deltauq.report import Block, Code, Figure, Section, Table, plots, render_page
+from deltauq.plots.page import Block, Code, Figure, Section, Table, render_page
+from experiments.figure2 import N_ANCHORS, PlaneMap
 
 LEAD = (
     "`deltauq` trains a model once, on pairs of an anchor R and a difference, [R, x − R]. It then asks the "

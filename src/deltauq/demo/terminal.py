@@ -12,7 +12,7 @@ from rich.text import Text
 
 from deltauq.demo import gap, table, words
 from deltauq.demo.run import STEPS, Demo
-from deltauq.experiments.figure2 import N_ANCHORS
+from experiments.figure2 import N_ANCHORS
 
 
 @contextmanager

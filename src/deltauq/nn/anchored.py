@@ -192,7 +192,7 @@ class Anchored(Masking, AnchorStore):
         if torch.compiler.is_exporting():
             raise RuntimeError(
                 "torch.export cannot trace an Anchored network: export deltauq.nn.AnchorPredictor(net), "
-                "which returns mean and standard deviation, or write ONNX by deltauq.io.export_onnx."
+                "which returns mean and standard deviation, or write ONNX by deltauq.export.export_onnx."
             )
         self._check_rows(x, "inputs")
         inputs = Inputs(x, args, kwargs)

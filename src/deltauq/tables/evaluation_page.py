@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from deltauq import plots
 from deltauq._version import __version__
 from deltauq.metrics import risk_coverage
-from deltauq.report import Block, Figure, Section, Table, plots, render_page
+from deltauq.plots.page import Block, Figure, Section, Table, render_page
 from deltauq.tables.evaluation import Evaluation, UncertainRow
 from deltauq.tables.judging import OUTLIER_SHARE
 from deltauq.tables.problem import REGRESSION

@@ -1,0 +1,53 @@
+"""Every table and figure is one command: a grid of cells, one result line per finished cell."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from experiments.results import ResultLine, ResultStore
+from experiments.runner import PROFILES, Experiment, Outcome, run_experiment
+
+NAMES = (
+    "table1",
+    "table1-study",
+    "figure2",
+    "table2",
+    "table2-study",
+    "forest-study",
+    "bases",
+    "ablation-anchors",
+    "ablation-anchors-images",
+    "ablation-prior",
+    "beyond",
+    "gap",
+    "uci",
+    "uci-study",
+    "coverage",
+    "table3",
+    "table3-study",
+    "table4",
+    "table5",
+    "figure5",
+    "gpu-bench",
+    "corruptions",
+)
+
+
+def get_experiment(name: str) -> Experiment:
+    """Return the experiment of that name."""
+    if name not in NAMES:
+        raise ValueError(f"experiment must be one of {list(NAMES)}, got {name!r}.")
+    experiment: Experiment = import_module(f"experiments.{name.replace('-', '_')}").EXPERIMENT
+    return experiment
+
+
+__all__ = [
+    "NAMES",
+    "PROFILES",
+    "Experiment",
+    "Outcome",
+    "ResultLine",
+    "ResultStore",
+    "get_experiment",
+    "run_experiment",
+]

@@ -1,0 +1,78 @@
+"""`ablation-anchors-images`: what more anchors at prediction buy an image classifier, from 2 to 50."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.special import softmax
+
+from deltauq.metrics import auroc, spearman
+from experiments import labels
+from experiments.figures import ablation_anchors_images_figures
+from experiments.image_kinds import Anchors
+from experiments.image_runs import logits
+from experiments.image_sets import pictures, source
+from experiments.judgements import separation, spread, spread_scaled
+from experiments.runner import Cell, Experiment, Outcome
+from experiments.table5 import ANCHORED, run_of
+from experiments.views import TableView
+
+N_ANCHORS = (2, 3, 5, 10, 20, 50)
+SHIFTED = "test/impulse_noise/5"
+SEEDS = {"quick": range(1), "paper": range(3)}
+
+
+def cells(profile: str) -> list[Cell]:
+    """Return one cell per number of anchors and trial."""
+    return [{"n_anchors": n_anchors, "seed": seed} for seed in SEEDS[profile] for n_anchors in N_ANCHORS]
+
+
+def run(cell: Cell, profile: str) -> Outcome:
+    """Ask the anchored network of `table5` under the first K of 50 anchors."""
+    training = run_of(ANCHORED, "steps", cell["seed"], profile)
+    test, svhn, shifted = (
+        logits(training, images, Anchors(number=max(N_ANCHORS)))[: cell["n_anchors"]]
+        for images in ("test", "svhn", SHIFTED)
+    )
+    error = errors(shifted, pictures(SHIFTED, profile).labels)
+    metrics = {
+        "spearman": spearman(spread(shifted), error),
+        "spearman_entropy": spearman(spread_scaled(shifted).score, error),
+        "auroc_sigma": auroc(spread(test), spread(svhn)),
+        **separation(spread_scaled(test), spread_scaled(svhn), pictures("test", profile).labels),
+    }
+    return Outcome(metrics, {"corruption": source(SHIFTED)})
+
+
+def errors(under_anchors: np.ndarray, classes: np.ndarray) -> np.ndarray:
+    """Return the error of every image, of shape (n,): the probability that the true class is denied."""
+    probabilities = softmax(under_anchors.mean(axis=0), axis=-1)
+    return 1.0 - probabilities[np.arange(len(classes)), classes]
+
+
+EXPERIMENT = Experiment(
+    "ablation-anchors-images",
+    1,
+    "How many anchors to classify images with",
+    cells,
+    run,
+    tables=(
+        TableView(
+            "Ranking of errors under impulse noise, and of SVHN against CIFAR-10",
+            ("spearman", "spearman_entropy", "auroc", "auroc_sigma", "accuracy", "ece"),
+            "n_anchors",
+            best=None,
+            labels={
+                **labels.LABELS,
+                "n_anchors": "K",
+                "spearman": "σ with error",
+                "spearman_entropy": "entropy with error",
+                "auroc_sigma": "AUROC of σ",
+            },
+            note="Error: one minus the probability of the true class, on test images with impulse noise of "
+            "severity 5. σ: over anchors, of the classes' sigmoids. Entropy: of the scaled logits.",
+        ),
+    ),
+    figures=ablation_anchors_images_figures,
+    notes="The anchored networks of `table5` under the first K of 50 training images. The paper shows the "
+    "correlation of uncertainty with error rising with K up to some value, without figures.",
+)

@@ -1,0 +1,252 @@
+"""What trained networks say about images, kept in the cache: what the image experiments are made from.
+
+A run is trained once. Its weights stay in the cache, and so do its logits for every set of images and choice
+of anchors, each in a file of its own: whoever has the files of logits needs neither the network nor a GPU.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from copy import deepcopy
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from experiments.artifacts import shared_arrays
+from experiments.image_kinds import TRAINING_IMAGES, Anchors, Run
+from experiments.image_networks import as_tensor, trained, training_pictures
+from experiments.image_sets import Pictures, pictures, source
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from deltauq.baselines.svi import VariationalNetwork
+    from deltauq.nn import Anchored
+
+N_MASKS = 10
+"""Passes of MC dropout, and of variational networks."""
+KMEANS_ROWS = 5_000
+"""Training images that clusters are looked for in."""
+ROWS_AT_ONCE = 2_000
+REPEATS = 3
+
+
+def logits(run: Run, images: str, anchors: Anchors = TRAINING_IMAGES) -> np.ndarray:
+    """Return what a network says about a set of images, trained first unless the cache knows the answer.
+
+    Parameters
+    ----------
+    run : Run
+    images : str
+        See `pictures`.
+    anchors : Anchors
+        For anchored networks.
+
+    Returns
+    -------
+    logits : float64 array of shape (K, n, 10), kept as float16
+        Under K anchors or masks; K = 1 for a plain network. Logarithms of kernels for DUQ.
+    """
+    configuration = {**run.configuration(), "images": images, "source": source(images)}
+    if run.kind.anchored:
+        configuration["anchors"] = anchors.configuration()
+
+    def make() -> dict[str, np.ndarray]:
+        print(f"  {run}: {images}", flush=True)
+        return {"logits": predict(trained(run), run, pictures(images, run.profile), anchors)}
+
+    name = f"{run}-{images.replace('/', '-')}"
+    return shared_arrays(name, configuration, make)["logits"].astype(np.float64)
+
+
+def predict(net: nn.Module, run: Run, given: Pictures, anchors: Anchors) -> np.ndarray:
+    """Return logits of shape (K, n, 10), float16.
+
+    They are computed in float32: in bfloat16 rounding would be taken for a spread over anchors.
+    """
+    return predictor(net, run, anchors, len(given.images))(given.images)
+
+
+Predictor = Callable[[np.ndarray], np.ndarray]
+"""Gives logits of shape (K, n, 10), float16, for images of shape (n, 32, 32, 3)."""
+
+
+def predictor(net: nn.Module, run: Run, anchors: Anchors, n: int) -> Predictor:
+    """Return what answers for many sets of n images: anchors, masks and weights are drawn once."""
+    import torch
+
+    device = next(net.parameters()).device
+    functions = list(_functions(net, run, anchors, n))
+
+    def ask(images: np.ndarray) -> np.ndarray:
+        found = []
+        with torch.no_grad():
+            for rows in torch.arange(len(images)).split(ROWS_AT_ONCE):
+                x = as_tensor(images[rows.numpy()], run.kind, device)
+                outputs = torch.cat([function(x, rows) for function in functions])
+                found.append(outputs.float().clamp(-6e4, 6e4).cpu().numpy().astype(np.float16))
+        return np.concatenate(found, axis=1)
+
+    return ask
+
+
+Function = Callable[["Tensor", "Tensor"], "Tensor"]
+"""Gives outputs of shape (k, n, 10) for inputs of shape (n, 3, 32, 32) and their places in the set."""
+
+
+def _functions(net: nn.Module, run: Run, anchors: Anchors, n: int) -> Iterator[Function]:
+    """Yield what a network of this kind is asked, together K outputs."""
+    from deltauq.baselines.svi import VariationalNetwork
+    from deltauq.nn import Anchored
+    from experiments.duq import KernelNetwork
+
+    if isinstance(net, Anchored) and anchors.prior == "paired":
+        if anchors.reading != "shown":
+            raise ValueError(f"anchors of every image's own are shown, got reading={anchors.reading!r}.")
+        yield from _under_own_anchors(net, run, anchors, n)
+    elif isinstance(net, Anchored):
+        _give_anchors(net, run, anchors)
+        yield partial(_under_stored_anchors, net)
+    elif isinstance(net, KernelNetwork):
+        yield lambda x, rows: net.log_kernels(x)[None]
+    elif isinstance(net, VariationalNetwork):
+        yield from (_with_drawn_weights(net, k) for k in range(N_MASKS))
+    elif run.kind.dropout:
+        yield from (partial(_under_mask, net, k) for k in range(N_MASKS))
+    else:
+        yield lambda x, rows: net(x)[None]
+
+
+def _give_anchors(net: Anchored, run: Run, anchors: Anchors) -> None:
+    """Let a network keep these anchors and read them as they say."""
+    net.set_anchors(anchor_inputs(run, anchors).to(net.anchors.device), anchors.number)
+    net.reading = anchors.reading
+
+
+def _under_stored_anchors(net: Anchored, x: Tensor, rows: Tensor) -> Tensor:
+    """Return the outputs under all anchors that the network keeps."""
+    samples: Tensor | None = net.posterior(x, keep_samples=True).samples
+    assert samples is not None
+    return samples
+
+
+def _under_own_anchors(net: nn.Module, run: Run, anchors: Anchors, n: int) -> Iterator[Function]:
+    """Yield networks whose anchors are training images, others for every input."""
+    import torch
+
+    train_images = training_pictures(run).images
+    drawn = np.random.default_rng(run.seed).integers(len(train_images), size=(anchors.number, n))
+
+    def function(mine: np.ndarray, x: Tensor, rows: Tensor) -> Tensor:
+        under = as_tensor(train_images[mine[rows.numpy()]], run.kind, x.device)
+        outputs: Tensor = net(
+            x, anchors=under[None], masked=torch.zeros((), dtype=torch.bool, device=x.device)
+        )
+        return outputs[None]
+
+    yield from (partial(function, mine) for mine in drawn)
+
+
+def _under_mask(net: nn.Module, k: int, x: Tensor, rows: Tensor) -> Tensor:
+    """Return the outputs under the k-th mask of dropout, the same for all inputs."""
+    import torch
+
+    from deltauq.baselines.mc_dropout import SharedDropout
+
+    layers = [layer for layer in net.modules() if isinstance(layer, SharedDropout)]
+    generator = torch.Generator().manual_seed(k)
+    for layer in layers:
+        layer.generator = generator
+    outputs: Tensor = net(x)
+    for layer in layers:
+        layer.generator = None
+    return outputs[None]
+
+
+def _with_drawn_weights(net: VariationalNetwork, k: int) -> Function:
+    """Return a copy of a network whose weights are the k-th drawn, the same for all inputs."""
+    import torch
+
+    drawn = deepcopy(net)
+    generator = torch.Generator().manual_seed(k)
+    with torch.no_grad():
+        for layer in drawn.layers:
+            layer.draw(generator)
+    return lambda x, rows: drawn(x)[None]
+
+
+def anchor_inputs(run: Run, anchors: Anchors) -> Tensor:
+    """Return anchors as the network sees images, of shape (K, 3, 32, 32).
+
+    Those that are training images, corrupted or not, are the same images for every prior.
+    """
+    import torch
+
+    from deltauq.core.anchors import BalancedPrior, DataPrior, KMeansPrior, NormalPrior
+
+    rng, number = np.random.default_rng(run.seed), anchors.number
+    given = training_pictures(run)
+    prior, _, severity = anchors.prior.partition("-")
+    if prior == "normal":
+        noise = NormalPrior(standard=True).draw(np.empty((1, 3, 32, 32)), number, rng)
+        return torch.from_numpy(noise).float()
+    if prior == "kmeans":
+        centres = KMeansPrior().draw(given.images[:KMEANS_ROWS].astype(np.float32) / 255, number, rng)
+        return as_tensor(centres.astype(np.float32), run.kind, "cpu")
+    if prior == "balanced":
+        drawn = BalancedPrior().draw(given.images, number, rng, labels=given.labels)
+        return as_tensor(drawn, run.kind, "cpu")
+    if prior == "svhn":
+        drawn = DataPrior().draw(pictures("svhn", run.profile).images, number, rng)
+        return as_tensor(drawn, run.kind, "cpu")
+    images = DataPrior().draw(given.images, number, rng)
+    if prior == "impulse":
+        from experiments.data.corruptions import corrupt
+
+        images = corrupt(images, "impulse_noise", int(severity), seed=run.seed)
+    elif prior != "data":
+        raise ValueError(f"there is no prior {anchors.prior!r} of anchors for images.")
+    return as_tensor(images, run.kind, "cpu")
+
+
+def seconds_per_image(run: Run, images: str, n_anchors: int) -> float:
+    """Return the least time of a few predictions of a set of images, by image, as it would be deployed.
+
+    That is: inputs on the device, bfloat16 on a GPU, mean and variance over the anchors of an anchored
+    network, and one pass of any other.
+
+    Parameters
+    ----------
+    run : Run
+    images : str
+    n_anchors : int
+        For an anchored network; one gives a mean alone.
+
+    Returns
+    -------
+    seconds : float
+    """
+    import torch
+
+    from deltauq.nn import Anchored
+
+    net = trained(run)
+    device = next(net.parameters()).device
+    x = as_tensor(pictures(images, run.profile).images, run.kind, device)
+    on_gpu = device.type == "cuda"
+    ask: Callable[[Tensor], Any] = net
+    if isinstance(net, Anchored):
+        _give_anchors(net, run, Anchors(number=n_anchors))
+        ask = net.posterior if n_anchors > 1 else net
+    times = []
+    with torch.no_grad(), torch.autocast(device.type, torch.bfloat16, enabled=on_gpu):
+        for _ in range(1 + REPEATS):
+            started = time.perf_counter()
+            for rows in x.split(ROWS_AT_ONCE):
+                ask(rows)
+            if on_gpu:
+                torch.cuda.synchronize()
+            times.append(time.perf_counter() - started)
+    return min(times[1:]) / len(x)

@@ -1,0 +1,85 @@
+"""The images that the image experiments train on and look at, each set called by a word."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from deltauq.data.images import load_cifar10c, load_images
+
+SIZES = {"quick": (512, 200), "paper": (50_000, 10_000)}
+"""Training and test images, the first of their sets."""
+HELD_OUT = {"quick": 128, "paper": 5_000}
+"""Training images, the last ones, that studies keep out of training to choose settings by."""
+
+FILES = {
+    "train": "cifar10-train",
+    "validation": "cifar10-train",
+    "test": "cifar10-test",
+    "svhn": "svhn-test10k",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Pictures:
+    """Images and their classes.
+
+    Attributes
+    ----------
+    images : uint8 array of shape (n, 32, 32, 3)
+    labels : int64 array of shape (n,)
+    """
+
+    images: np.ndarray
+    labels: np.ndarray
+
+
+def pictures(name: str, profile: str) -> Pictures:
+    """Return a set of images.
+
+    Parameters
+    ----------
+    name : str
+        "train", "validation" (the training images held out), "test" or "svhn"; with a corruption and its
+        severity behind slashes for corrupted ones, such as "test/impulse_noise/5".
+    profile : {"quick", "paper"}
+
+    Returns
+    -------
+    pictures : Pictures
+    """
+    return _pictures(name, SIZES[profile], HELD_OUT[profile])
+
+
+def source(name: str) -> str:
+    """Return whether corrupted images are "published" or "generated"; "" for images as they are."""
+    base, *corruption = name.split("/")
+    if not corruption:
+        return ""
+    return "published" if base == "test" and load_cifar10c(corruption[0]) is not None else "generated"
+
+
+@lru_cache(maxsize=8)
+def _pictures(name: str, sizes: tuple[int, int], held_out: int) -> Pictures:
+    base, _, corruption = name.partition("/")
+    if corruption:
+        return _corrupted(base, corruption, sizes, held_out)
+    images, labels = load_images(FILES[base])
+    n_train, n_test = sizes
+    rows = {"train": slice(n_train), "validation": slice(n_train - held_out, n_train)}.get(
+        base, slice(n_test)
+    )
+    return Pictures(np.asarray(images[rows]), np.asarray(labels[rows]).astype(np.int64))
+
+
+def _corrupted(base: str, corruption: str, sizes: tuple[int, int], held_out: int) -> Pictures:
+    from experiments.data.corruptions import corrupt, load_corrupted
+
+    kind, _, severity = corruption.partition("/")
+    if base == "test":
+        images, labels, _ = load_corrupted(kind, int(severity), sizes[1])
+        return Pictures(np.asarray(images), np.asarray(labels).astype(np.int64))
+    clean = _pictures(base, sizes, held_out)
+    return Pictures(corrupt(clean.images, kind, int(severity)), clean.labels)

@@ -1,0 +1,351 @@
+"""Summaries as tables: for the terminal, for HTML pages, for Markdown and for LaTeX."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from deltauq.plots.page import Table
+from experiments.views import Spread, Summary, TableView
+
+if TYPE_CHECKING:
+    from rich.table import Table as RichTable
+
+ABSENT = "–"
+MEAN_ROW = "mean"
+PAPER_NOTE = "In parentheses: the paper's figure."
+
+
+@dataclass(frozen=True)
+class GridCell:
+    """One figure of a table as text: ours, the paper's, and whether ours is the best of its row."""
+
+    mean: str = ABSENT
+    std: str = ""
+    paper: str = ""
+    best: bool = False
+
+    @property
+    def ours(self) -> str:
+        """Our figure with its standard deviation, where there is one."""
+        return f"{self.mean} ± {self.std}" if self.std else self.mean
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table of figures, ready to be set in any medium.
+
+    Attributes
+    ----------
+    title : str
+    corner : str
+        Heads the column of row names.
+    columns : tuple of c str
+    rows : tuple of (str, tuple of c GridCell)
+    note : str
+    """
+
+    title: str
+    corner: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, tuple[GridCell, ...]], ...]
+    note: str = ""
+
+    @property
+    def has_paper(self) -> bool:
+        """Whether any cell has a figure of the paper's."""
+        return any(cell.paper for _, cells in self.rows for cell in cells)
+
+
+def make_grid(view: TableView, summaries: Sequence[Summary]) -> Grid:
+    """Return the table that a view makes of summaries.
+
+    A cell that several configurations fall into shows the mean of their means, without a standard deviation:
+    they differ by more than the seed. Rows and columns without any figure are left out.
+
+    Parameters
+    ----------
+    view : TableView
+    summaries : sequence of Summary
+
+    Returns
+    -------
+    grid : Grid
+    """
+    values = _values(view, summaries)
+    rows, columns = (list(dict.fromkeys(key[axis] for key in values)) for axis in (0, 1))
+    if not isinstance(view.metric, str):
+        columns = [name for name in view.metric if name in columns]
+    paper = dict(view.paper)
+    names = [view.labels.get(row, row) for row in rows]
+    if averaged := [row for row in rows if row in view.mean_over]:
+        values |= _mean_row(averaged, columns, {key: value.mean for key, value in values.items()})
+        paper |= {
+            key: float(f"{value.mean:.{view.digits}g}")
+            for key, value in _mean_row(averaged, columns, paper).items()
+        }
+        rows, names = [*rows, MEAN_ROW], [*names, _mean_name(averaged, rows)]
+    table = [[values.get((row, column)) for column in columns] for row in rows]
+    return Grid(
+        view.title,
+        view.labels.get(view.rows, view.rows),
+        tuple(view.labels.get(column, column) for column in columns),
+        tuple(
+            (
+                name,
+                _cells(of_row, [paper.get((row, column)) for column in columns], shows, view.best),
+            )
+            for row, name, of_row, shows in zip(rows, names, table, _formatters(table, view), strict=True)
+        ),
+        view.note,
+    )
+
+
+def to_html(grid: Grid) -> Table:
+    """Return the table of an HTML page; the paper's figures stand on a second line."""
+    rows = [
+        [name, *(f"{cell.ours}\npaper {cell.paper}" if cell.paper else cell.ours for cell in cells)]
+        for name, cells in grid.rows
+    ]
+    bold = {
+        (row, column)
+        for row, (_, cells) in enumerate(grid.rows)
+        for column, cell in enumerate(cells, start=1)
+        if cell.best
+    }
+    return Table([grid.corner, *grid.columns], rows, bold=frozenset(bold))
+
+
+def to_markdown(grid: Grid) -> str:
+    """Return the table in Markdown, its title above and its note below."""
+
+    def text(cell: GridCell) -> str:
+        ours = f"**{cell.ours}**" if cell.best else cell.ours
+        return f"{ours} (paper {cell.paper})" if cell.paper else ours
+
+    lines = [[grid.corner, *grid.columns], ["---", *["---:"] * len(grid.columns)]]
+    lines += [[name, *map(text, cells)] for name, cells in grid.rows]
+    table = "\n".join(f"| {' | '.join(_in_markdown(cell) for cell in line)} |" for line in lines)
+    return "\n\n".join(filter(None, [f"**{grid.title}**", table, grid.note]))
+
+
+def to_latex(grid: Grid) -> str:
+    """Return the table in LaTeX; it needs the package booktabs."""
+
+    def text(cell: GridCell) -> str:
+        ours = escape_latex(cell.ours)
+        paper = f" ({escape_latex(cell.paper)})" if cell.paper else ""
+        return (f"\\textbf{{{ours}}}" if cell.best else ours) + paper
+
+    caption = " ".join(
+        escape_latex(sentence)
+        for sentence in (_sentence(grid.title), PAPER_NOTE if grid.has_paper else "", grid.note)
+        if sentence
+    )
+    head = [escape_latex(name) for name in (grid.corner, *grid.columns)]
+    body = [[escape_latex(name), *map(text, cells)] for name, cells in grid.rows]
+    return "\n".join(
+        [
+            "\\begin{table}",
+            "\\centering",
+            f"\\caption{{{caption}}}",
+            f"\\begin{{tabular}}{{l{'r' * len(grid.columns)}}}",
+            "\\toprule",
+            " & ".join(head) + " \\\\",
+            "\\midrule",
+            *(" & ".join(line) + " \\\\" for line in body),
+            "\\bottomrule",
+            "\\end{tabular}",
+            "\\end{table}",
+        ]
+    )
+
+
+def to_rich(grid: Grid, width: int) -> list[RichTable]:
+    """Return the table for a terminal, in as few pieces of about equally many columns as fit into its width.
+
+    Parameters
+    ----------
+    grid : Grid
+    width : int
+        Characters in a line of the terminal.
+
+    Returns
+    -------
+    pieces : list of rich Table
+    """
+    from rich.console import Console
+    from rich.measure import Measurement
+
+    console = Console(width=10_000)
+    pieces: list[RichTable] = []
+    for count in range(1, max(1, len(grid.columns)) + 1):
+        pieces = [_rich_table(grid, columns) for columns in _split(len(grid.columns), count)]
+        widest = max(Measurement.get(console, console.options, piece).maximum for piece in pieces)
+        if widest <= width:
+            break
+    pieces[0].title = grid.title
+    return pieces
+
+
+def escape_latex(text: str) -> str:
+    """Return text with everything LaTeX would read as a command, or not at all, spelt out."""
+    return "".join(_LATEX.get(character, character) for character in text)
+
+
+def _split(n: int, count: int) -> list[range]:
+    """Return 0 to n − 1 in so many pieces, the earlier ones the longer by at most one."""
+    edges = [(piece * n + count - 1) // count for piece in range(count + 1)]
+    return [range(start, end) for start, end in pairwise(edges)]
+
+
+def _rich_table(grid: Grid, columns: range) -> RichTable:
+    from rich import box
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+    def text(cell: GridCell) -> Text:
+        shown = Text(cell.ours, style="bold" if cell.best else "")
+        return shown.append(f"\n({cell.paper})", style="not bold dim") if cell.paper else shown
+
+    table = RichTable(title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column(grid.corner)
+    for column in columns:
+        table.add_column(grid.columns[column], justify="right")
+    for name, cells in grid.rows:
+        table.add_row(name, *(text(cells[column]) for column in columns))
+    return table
+
+
+def _values(view: TableView, summaries: Iterable[Summary]) -> dict[tuple[str, str], Spread]:
+    """Return what falls into each cell of the table, by the values of the two words."""
+    found: dict[tuple[str, str], list[Spread]] = {}
+    for summary in summaries:
+        cell = summary.cell
+        wanted = all(cell.get(word) == value for word, value in view.where.items())
+        if wanted and view.rows in cell:
+            for column, spread in _columns(view, summary):
+                found.setdefault((str(cell[view.rows]), column), []).append(spread)
+    return {
+        key: spreads[0] if len(spreads) == 1 else _mean_of(spread.mean for spread in spreads)
+        for key, spreads in found.items()
+    }
+
+
+def _columns(view: TableView, summary: Summary) -> list[tuple[str, Spread]]:
+    """Return the columns that a summary has a figure for: one, or one for each of several metrics."""
+    if not isinstance(view.metric, str):
+        return [(name, summary.metrics[name]) for name in view.metric if name in summary.metrics]
+    if view.columns in summary.cell and view.metric in summary.metrics:
+        return [(str(summary.cell[view.columns]), summary.metrics[view.metric])]
+    return []
+
+
+def _mean_of(values: Iterable[float]) -> Spread:
+    values = list(values)
+    return Spread(math.fsum(values) / len(values), math.nan, len(values))
+
+
+def _mean_row(
+    rows: Sequence[str], columns: Sequence[str], values: dict[tuple[str, str], float]
+) -> dict[tuple[str, str], Spread]:
+    """Return the mean of every column over rows; a column that lacks one of them has none."""
+    return {
+        (MEAN_ROW, column): _mean_of(values[row, column] for row in rows)
+        for column in columns
+        if all((row, column) in values for row in rows)
+    }
+
+
+def _mean_name(averaged: Sequence[str], rows: Sequence[str]) -> str:
+    return MEAN_ROW if len(averaged) == len(rows) else f"{MEAN_ROW} of {len(averaged)}"
+
+
+def _cells(
+    values: Sequence[Spread | None],
+    paper: Sequence[float | None],
+    shows: Sequence[Callable[[float], str]],
+    which: str | None,
+) -> tuple[GridCell, ...]:
+    """Return one row as text."""
+    means = [value.mean for value in values if value is not None and math.isfinite(value.mean)]
+    best = _best(means, which)
+    return tuple(
+        GridCell(
+            ABSENT if value is None else show(value.mean),
+            show(value.std) if value is not None and math.isfinite(value.std) else "",
+            "" if printed is None else _minus(f"{printed:.6g}"),
+            value is not None and value.mean == best,
+        )
+        for value, printed, show in zip(values, paper, shows, strict=True)
+    )
+
+
+def _best(means: Sequence[float], which: str | None) -> float | None:
+    """Return the best value of a row; none where there is nothing to choose from."""
+    if which is None or len(means) < 2:
+        return None
+    return max(means) if which == "max" else min(means)
+
+
+def _formatters(table: list[list[Spread | None]], view: TableView) -> list[list[Callable[[float], str]]]:
+    """Return what writes the figures of each row, column by column."""
+    n_columns = len(table[0]) if table else 0
+    # Metrics with nothing to choose between them have scales of their own.
+    if n_columns > 1 and not isinstance(view.metric, str) and view.best is None:
+        return [[_formatter(column, view.digits) for column in zip(*table, strict=True)]] * len(table)
+    return [[_formatter(row, view.digits)] * n_columns for row in table]
+
+
+def _formatter(values: Iterable[Spread | None], digits: int) -> Callable[[float], str]:
+    """Return the function that writes means and deviations, all to the same decimal place."""
+    numbers = [number for value in values if value is not None for number in (value.mean, value.std)]
+    largest = max((abs(number) for number in numbers if math.isfinite(number)), default=0.0)
+    exponent = math.floor(math.log10(largest)) if largest > 0 else 0
+    if not -6 < exponent < 7:
+        return lambda value: _minus(f"{value:.{digits - 1}e}")
+    decimals = max(0, digits - 1 - exponent)
+
+    def show(value: float) -> str:
+        text = f"{value:.{decimals}f}"
+        return text.lstrip("-") if float(text) == 0 else _minus(text)  # no "−0.00"
+
+    return show
+
+
+def _minus(text: str) -> str:
+    return text.replace("-", "−", 1) if text.startswith("-") else text
+
+
+def _in_markdown(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+def _sentence(text: str) -> str:
+    return text if text.endswith((".", "?", "!")) else f"{text}."
+
+
+_LATEX = {
+    **{character: f"\\{character}" for character in "&%$#_{}"},
+    "\\": "\\textbackslash{}",
+    "~": "\\textasciitilde{}",
+    "^": "\\textasciicircum{}",
+    "±": "$\\pm$",
+    "−": "$-$",
+    "–": "--",
+    "×": "$\\times$",
+    "≤": "$\\leq$",
+    "≥": "$\\geq$",
+    "|": "$|$",
+    "<": "$<$",
+    ">": "$>$",
+    "²": "$^2$",
+    "₁": "$_1$",
+    "₂": "$_2$",
+    "σ": "$\\sigma$",
+    "μ": "$\\mu$",
+    "Δ": "$\\Delta$",
+}

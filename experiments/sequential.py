@@ -1,0 +1,181 @@
+"""Sequential optimisation, several runs at once: what `table3` and its study share.
+
+Runs of one method advance together: their surrogates are trained at once, which takes little longer than
+training one. What they find is kept in the cache, and every seed is still a cell of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from experiments.artifacts import shared_arrays
+from experiments.data.functions import Maximisation
+from experiments.runner import Outcome
+
+if TYPE_CHECKING:
+    from botorch.models.model import Model
+    from torch import Tensor
+
+MakeSurrogate = Callable[["Tensor", "Tensor", int], "Model"]
+"""``make(x, y, seed)``: an unfitted surrogate of points of the unit cube, (n, d), and values, (n, 1)."""
+
+Run = tuple[Maximisation, int]
+"""A function and a seed."""
+
+N_INITIAL = 6
+N_EVERYWHERE = 1024
+RADII = (0.1, 0.02, 0.004)
+N_CENTRES, N_AROUND = 5, 40
+"""Candidates: all over the cube; then, for each radius, so many around each of the best so far."""
+LEAST_REGRET = 1e-6
+
+
+def optimise(runs: Sequence[Run], make: MakeSurrogate, n_steps: int) -> np.ndarray:
+    """Maximise functions by expected improvement, all runs in step.
+
+    The first points are uniform, and the same for every method. In each step a new surrogate is trained on
+    all points of its run, and the point of largest expected improvement is evaluated.
+
+    Parameters
+    ----------
+    runs : sequence of r (Maximisation, int)
+        Functions of one dimension, each with a seed.
+    make : callable
+    n_steps : int
+
+    Returns
+    -------
+    values : array of shape (r, N_INITIAL + n_steps)
+        In the order of evaluation.
+    """
+    import torch
+
+    rngs = [np.random.default_rng(seed) for _, seed in runs]
+    x = np.stack(
+        [rng.random((N_INITIAL, problem.dimension)) for (problem, _), rng in zip(runs, rngs, strict=True)]
+    )
+    y = np.stack([_values(problem, points) for (problem, _), points in zip(runs, x, strict=True)])
+    for step in range(n_steps):
+        points, values = torch.as_tensor(x), torch.as_tensor(y)[..., None]
+        models = [make(points[k], values[k], 1000 * seed + 10 * step) for k, (_, seed) in enumerate(runs)]
+        fit_all(models)
+        new = [propose(model, points[k], values[k], rngs[k])[None] for k, model in enumerate(models)]
+        found = [_values(problem, point) for (problem, _), point in zip(runs, new, strict=True)]
+        x, y = np.concatenate([x, np.stack(new)], axis=1), np.concatenate([y, np.stack(found)], axis=1)
+    return y
+
+
+def _values(problem: Maximisation, points: np.ndarray) -> np.ndarray:
+    """Return the values of shape (n,) at points of the unit cube, of shape (n, d)."""
+    low, high = problem.bounds
+    return problem.value(low + (high - low) * points)
+
+
+def fit_all(models: Sequence[Any]) -> None:
+    """Fit surrogates, at once where they know how."""
+    from deltauq.bo import fit_together
+    from deltauq.bo._surrogate import Surrogate
+
+    if isinstance(models[0], Surrogate):
+        fit_together(models)
+        return
+    for model in models:
+        model.fit()
+
+
+def propose(model: Model, x: Tensor, y: Tensor, rng: np.random.Generator) -> np.ndarray:
+    """Return the point of the unit cube where the expected improvement is largest, of shape (d,).
+
+    Candidates fill the cube, then gather around the best of them and around the best point evaluated, ever
+    closer. There are no gradients: the same search serves every surrogate.
+
+    Parameters
+    ----------
+    model : Model
+        Fitted to x and y, in whatever precision.
+    x, y : float64 tensors of shapes (n, d) and (n, 1)
+    rng : Generator
+    """
+    import torch
+    from botorch.acquisition.analytic import LogExpectedImprovement
+    from torch.quasirandom import SobolEngine
+
+    from deltauq.bo._propose import are_new, like
+
+    precision = like(model).dtype
+    acquisition = LogExpectedImprovement(model, best_f=y.max().to(precision))
+
+    @torch.no_grad()
+    def improvement(points: Tensor) -> Tensor:
+        values: Tensor = acquisition(points.to(precision)[:, None])
+        return values.masked_fill(~are_new(points, x), -torch.inf)
+
+    engine = SobolEngine(x.shape[1], scramble=True, seed=int(rng.integers(2**31)))
+    points = engine.draw(N_EVERYWHERE, dtype=x.dtype)
+    values = improvement(points)
+    for radius in RADII:
+        centres = torch.cat([x[y.argmax()][None], points[values.topk(N_CENTRES).indices]])
+        steps = torch.as_tensor(rng.standard_normal((N_AROUND, *centres.shape)))
+        around = (centres + radius * steps).clamp(0, 1).flatten(0, 1)
+        points, values = torch.cat([points, around]), torch.cat([values, improvement(around)])
+    return points[values.argmax()].numpy()
+
+
+def shared_runs(
+    name: str, configuration: Mapping[str, Any], runs: Sequence[Run], make: MakeSurrogate, n_steps: int
+) -> np.ndarray:
+    """Return what `optimise` finds, from the cache if it is there; the configuration says it all."""
+
+    def values() -> np.ndarray:
+        # One thread: the tensors are small, and sums in another order would lead elsewhere.
+        with single_thread():
+            return optimise(runs, make, n_steps)
+
+    return shared_arrays(name, configuration, lambda: {"values": values()})["values"]
+
+
+@contextmanager
+def single_thread() -> Iterator[None]:
+    """Have PyTorch work on one thread."""
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+def measured(values: np.ndarray, problem: Maximisation) -> Outcome:
+    """Measure one run.
+
+    Parameters
+    ----------
+    values : array of shape (N_INITIAL + n_steps,)
+    problem : Maximisation
+
+    Returns
+    -------
+    outcome : Outcome
+        best: the largest value. auc_best: the mean over the steps of the largest value so far, initial points
+        included, so that a method that is early is above one that is late; both in units of the function.
+        progress and auc_progress: the same as shares of the way from the best initial value to the maximum.
+        log_regret: log10 of the share that is left, at least 1e-6. The best so far is kept for a figure.
+    """
+    best = np.maximum.accumulate(values)[N_INITIAL - 1 :]
+    way = problem.maximum - best[0]
+    progress = (best - best[0]) / way
+    metrics = {
+        "best": best[-1],
+        "auc_best": best[1:].mean(),
+        "progress": progress[-1],
+        "auc_progress": progress[1:].mean(),
+        "log_regret": np.log10(max(1 - progress[-1], LEAST_REGRET)),
+    }
+    curve = [float(f"{value:.5g}") for value in best]
+    return Outcome({name: float(value) for name, value in metrics.items()}, {"best_so_far": curve})

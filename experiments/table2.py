@@ -1,0 +1,150 @@
+"""`table2`: regression on nine OpenML tables with forests of five trees and 200 training rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from sklearn.ensemble import RandomForestRegressor
+
+from deltauq.baselines import (
+    DEUPRegressor,
+    EnsembleRegressor,
+    NGBoostRegressor,
+    PlainRegressor,
+    QuantileForestRegressor,
+    TreeSpreadRegressor,
+)
+from deltauq.data.tables import OPENML, Table, load_openml
+from deltauq.estimators import AnchoredRegressor
+from deltauq.metrics import coverage, mae, rmse, spearman, width
+from experiments import figures, labels, paper
+from experiments.runner import Cell, Experiment, Outcome
+from experiments.views import TableView
+
+N_TRAIN, N_VALIDATION, N_TREES = 200, 100, 5
+SEEDS = {"quick": range(2), "paper": range(5)}
+DATASETS = {"quick": (216, 1199, 41539), "paper": tuple(OPENML)}
+# compas-two-years (42193) has a binary target: it is run and shown, but it is no regression set.
+REGRESSION = tuple(dataset for dataset in OPENML if dataset != 42193)
+REGRESSION_NAMES = tuple(map(str, REGRESSION))
+MAX_TEST_ROWS = {"quick": 3000, "paper": None}
+
+
+def full_pairs(n_rows: int) -> int:
+    """Return M of the paper's forests: all rows, but at most 100,000 pairs, and at least 20.
+
+    Given as a number, it leaves forests as they are; "auto" makes smaller ones.
+    """
+    return min(n_rows, max(20, 100_000 // n_rows))
+
+
+METHODS: dict[str, Callable[[int], Any]] = {
+    "delta-uq": lambda seed: AnchoredRegressor(
+        RandomForestRegressor(N_TREES), n_train_anchors=full_pairs(N_TRAIN), random_state=seed
+    ),
+    "ensemble": lambda seed: EnsembleRegressor(RandomForestRegressor(N_TREES), 3, random_state=seed),
+    "deup": lambda seed: DEUPRegressor(RandomForestRegressor(N_TREES), random_state=seed),
+    "plain": lambda seed: PlainRegressor(RandomForestRegressor(N_TREES), random_state=seed),
+    "tree-spread-5": lambda seed: TreeSpreadRegressor(RandomForestRegressor(N_TREES), random_state=seed),
+    "tree-spread-100": lambda seed: TreeSpreadRegressor(RandomForestRegressor(100), random_state=seed),
+    "quantile-forest": lambda seed: QuantileForestRegressor(random_state=seed),
+    "ngboost": lambda seed: NGBoostRegressor(random_state=seed),
+}
+
+
+def split(
+    table: Table, seed: int, max_test_rows: int | None, n_train: int = N_TRAIN
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return training, validation and test rows; the same for every method.
+
+    The validation rows are DEUP's alone, and nobody is tested on them.
+    """
+    order = np.random.default_rng(seed).permutation(len(table.y))
+    train, validation, test = np.split(order, [n_train, n_train + N_VALIDATION])
+    return train, validation, test[:max_test_rows]
+
+
+def cells(profile: str) -> list[Cell]:
+    """Return one cell per data set, method and trial."""
+    return [
+        {"dataset": dataset, "method": method, "seed": seed}
+        for seed in SEEDS[profile]
+        for dataset in DATASETS[profile]
+        for method in METHODS
+    ]
+
+
+def run(cell: Cell, profile: str) -> Outcome:
+    """Fit one method on one split and measure it on the test rows."""
+    table = openml_table(cell["dataset"])
+    train, validation, test = split(table, cell["seed"], MAX_TEST_ROWS[profile])
+    model = METHODS[cell["method"]](cell["seed"])
+    extra = (table.X[validation], table.y[validation]) if cell["method"] == "deup" else ()
+    model.fit(table.X[train], table.y[train], *extra)
+    posterior = model.posterior(table.X[test])
+    y, error = table.y[test], table.y[test] - posterior.mean
+    metrics = {"mae": mae(y, posterior.mean), "rmse": rmse(y, posterior.mean)}
+    if cell["method"] != "plain":
+        metrics["spearman"] = spearman(posterior.std, error)
+        metrics["coverage"] = coverage(y, posterior.mean, posterior.std)
+        metrics["width"] = width(posterior.std)
+    return Outcome(metrics)
+
+
+@lru_cache(maxsize=2)
+def openml_table(dataset: int) -> Table:
+    """Return a table; the last ones are kept, since cells follow each other by data set."""
+    return load_openml(dataset)
+
+
+EXPERIMENT = Experiment(
+    "table2",
+    1,
+    "Regression on OpenML tables",
+    cells,
+    run,
+    tables=(
+        TableView(
+            "Rank correlation of σ with the error",
+            "spearman",
+            rows="dataset",
+            columns="method",
+            paper=paper.TABLE2_SPEARMAN,
+            mean_over=REGRESSION_NAMES,
+            labels=labels.LABELS,
+        ),
+        TableView(
+            "Mean absolute error",
+            "mae",
+            rows="dataset",
+            columns="method",
+            best="min",
+            paper=paper.TABLE2_MAE,
+            labels=labels.LABELS,
+            note="42193 has a binary target: the paper's errors of about 3 cannot come from it.",
+        ),
+        TableView(
+            "Coverage of intervals that claim 90 %",
+            "coverage",
+            rows="dataset",
+            columns="method",
+            best=None,
+            labels=labels.LABELS,
+            note="Before any calibration, μ ± 1.645σ.",
+        ),
+    ),
+    figures=figures.table2_figures,
+    notes=(
+        "Forests of 5 trees on 200 rows, except where a method's name says otherwise; DEUP has 100 rows "
+        "more. The paper gives neither its splits nor how it coded columns that are not numbers. Δ-UQ ranks "
+        "errors better than the ensemble and DEUP on most tables, as in the paper, but on the mean over the "
+        "eight regression tables its correlation stays below the paper's and below 0.5. Neither the pairing "
+        "nor the numbers of anchors explain it (`table2-study`, `ablation-anchors`); the trials themselves "
+        "move that mean by about as much as is missing to 0.5. Two things the paper "
+        "does not show: the spread of a larger forest's own trees ranks as well or better on most tables, "
+        "and on two of them the plain forest predicts better than the anchored one."
+    ),
+)

@@ -1,0 +1,179 @@
+"""`table3`: five functions maximised by expected improvement, with six surrogates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from deltauq import plots
+from deltauq.plots.page import Figure
+from experiments import labels, paper
+from experiments.data.functions import MAXIMISATIONS
+from experiments.results import ResultLine
+from experiments.runner import Cell, Experiment, Outcome
+from experiments.sequential import MakeSurrogate, measured, shared_runs
+from experiments.views import TableView
+
+if TYPE_CHECKING:
+    from botorch.models.model import Model
+    from torch import Tensor
+
+VERSION = 1
+FUNCTIONS = {"quick": ("sinusoid",), "paper": tuple(MAXIMISATIONS)}
+SEEDS = {"quick": range(2), "paper": range(5)}
+METHODS = ("delta-uq", "delta-uq-paper", "gp", "mc-dropout", "ensemble", "deup")
+MAX_EPOCHS = {"quick": 10, "paper": None}
+SHOWN_STEPS = 5
+"""A figure shows every fifth step."""
+
+
+def n_steps(function: str, profile: str) -> int:
+    """Return how many points are chosen after the initial ones."""
+    if profile == "quick":
+        return 2
+    return 20 if function == "booth" else 50
+
+
+def cells(profile: str) -> list[Cell]:
+    """Return one cell per function, method and seed; those computed together lie apart, for processes."""
+    return [
+        {"function": function, "method": method, "seed": seed}
+        for seed in SEEDS[profile]
+        for method in METHODS
+        for function in FUNCTIONS[profile]
+    ]
+
+
+def run(cell: Cell, profile: str) -> Outcome:
+    """Measure one seed of the runs of a function and a method, which are computed together."""
+    function, method = cell["function"], cell["method"]
+    problem, seeds, steps = MAXIMISATIONS[function], SEEDS[profile], n_steps(function, profile)
+    # Outcomes were not always clipped for Δ-UQ; what the cache has of the other methods stays good.
+    outcomes = {"outcomes": "clip"} if method == "delta-uq" else {}
+    configuration = {
+        "experiment": "table3",
+        "version": VERSION,
+        "function": function,
+        "method": method,
+        **outcomes,
+        "seeds": list(seeds),
+        "steps": steps,
+        "profile": profile,
+    }
+    runs = [(problem, seed) for seed in seeds]
+    make = surrogate_maker(method, MAX_EPOCHS[profile])
+    values = shared_runs(f"table3-{function}-{method}", configuration, runs, make, steps)
+    return measured(values[seeds.index(cell["seed"])], problem)
+
+
+def surrogate_maker(method: str, max_epochs: int | None = None) -> MakeSurrogate:
+    """Return how a method makes its surrogates.
+
+    Networks are in float32, the Gaussian process in float64. All but Δ-UQ's default train as the paper says.
+    """
+    from deltauq.bo import (
+        AnchoredSurrogate,
+        DEUPSurrogate,
+        DropoutSurrogate,
+        EnsembleSurrogate,
+        GPSurrogate,
+    )
+    from deltauq.bo.anchored import DEFAULT_RECIPE, PAPER, PAPER_RECIPE
+
+    if method == "gp":
+        return lambda x, y, seed: GPSurrogate(x, y)
+    kinds: dict[str, tuple[Callable[..., Model], Any, dict[str, Any]]] = {
+        "delta-uq": (
+            AnchoredSurrogate,
+            DEFAULT_RECIPE,
+            {"posterior": "gaussian", "outcome_transform": "clip"},
+        ),
+        "delta-uq-paper": (AnchoredSurrogate, PAPER_RECIPE, {**PAPER, "posterior": "gaussian"}),
+        "mc-dropout": (DropoutSurrogate, PAPER_RECIPE, {"posterior": "gaussian"}),
+        "ensemble": (EnsembleSurrogate, PAPER_RECIPE, {"posterior": "gaussian"}),
+        "deup": (DEUPSurrogate, PAPER_RECIPE, {}),
+    }
+    kind, recipe, words = kinds[method]
+    if max_epochs is not None:
+        recipe = replace(recipe, epochs=min(recipe.epochs, max_epochs))
+
+    def make(x: Tensor, y: Tensor, seed: int) -> Model:
+        return kind(x.float(), y.float(), **{**words, "recipe": replace(recipe, seed=seed)})
+
+    return make
+
+
+def draw(lines: Sequence[ResultLine]) -> list[Figure]:
+    """Draw, for each function, the best value so far of every method, mean and deviation over the seeds."""
+    drawn = []
+    for function in dict.fromkeys(line.cell["function"] for line in lines):
+        curves: dict[str, list[list[float]]] = {}
+        for line in lines:
+            if line.cell["function"] == function:
+                curves.setdefault(line.cell["method"], []).append(line.details["best_so_far"])
+        steps = np.arange(0, len(next(iter(curves.values()))[0]), SHOWN_STEPS)
+        series = {
+            labels.LABELS.get(method, method): (np.mean(found, axis=0)[steps], np.std(found, axis=0)[steps])
+            for method, found in curves.items()
+        }
+        maximum = round(MAXIMISATIONS[function].maximum, 6) + 0.0  # neither -1e-31 nor -0
+        drawn.append(
+            Figure(
+                plots.line_plot(steps, series, x_title="steps", y_title="best value so far"),
+                f"Convergence, {labels.LABELS.get(function, function)}",
+                f"Mean and standard deviation over the seeds; the largest value is {maximum:.4g}.",
+                height=480,
+            )
+        )
+    return drawn
+
+
+EXPERIMENT = Experiment(
+    "table3",
+    VERSION,
+    "Sequential optimisation by expected improvement",
+    cells,
+    run,
+    tables=(
+        TableView(
+            "Best value found",
+            "best",
+            rows="function",
+            columns="method",
+            paper=paper.TABLE3_BEST,
+            labels=labels.LABELS,
+            note="Largest values: 0 (Booth, Lévi, Ackley), 0.950 (Multi-Optima) and 7.623 (Sinusoid).",
+        ),
+        TableView(
+            "Best value so far, mean over the steps",
+            "auc_best",
+            rows="function",
+            columns="method",
+            labels=labels.LABELS,
+            note="The area under the curve of convergence: a method that is early is above one that is late.",
+        ),
+    ),
+    figures=draw,
+    notes=(
+        "Six uniform points, the same for every method, then 20 steps (Booth) or 50, each at the "
+        "largest expected improvement of mean and variance taken for a Gaussian. The seeds of a "
+        "function and method are computed together and share their time, which stands with the first of "
+        "them; beyond rounding, only MC dropout's training masks depend on it, but a run amplifies "
+        "roundings. Domains are those of the DEUP study, whose protocol the paper follows.\n\n"
+        "Δ-UQ is the surrogate that `maximize` takes by default: one layer behind Fourier features, "
+        "outcomes clipped from below, chosen in `table3-study` on other functions, and four times the spread "
+        "over anchors, chosen there in trials without lines; the outcomes of the other methods are "
+        "standardised only, which Δ-UQ's gain has to be read with. Its runs end closest to "
+        "the maximum of Lévi, and with the Gaussian process on Multi-Optima. Three of its five runs of "
+        "Booth are at the maximum after the 20 steps, two are not. Why is not known: features of a "
+        "fixed scale may be too rough for it, but scales that adapt did no better in the study. On "
+        "Sinusoid one run of five stays at the second hump, as one of the paper's setting does. It "
+        "fits what a small trial on another function showed: the spread over anchors grows with the "
+        "width of a gap between points, but less than the error there, and less than the deviation of a "
+        "Gaussian process. On Ackley the ensemble comes closer. Over all steps (the second table) the "
+        "Gaussian process or the ensemble is ahead, but for Multi-Optima."
+    ),
+)

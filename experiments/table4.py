@@ -1,0 +1,303 @@
+"""`table4`: digits of a thickness that the models have not seen, by search in a generator's latent space."""
+
+from __future__ import annotations
+
+import base64
+import time
+import zlib
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from deltauq import plots
+from deltauq.plots.page import Figure
+from experiments import labels, paper
+from experiments.artifacts import shared_arrays
+from experiments.digit_runs import (
+    Size,
+    classifier,
+    forward_model,
+    generator,
+    held_out_digits,
+    starts,
+    thickness,
+)
+from experiments.results import ResultLine
+from experiments.runner import Cell, Experiment, Outcome
+from experiments.views import TableView
+
+METHODS = ("plain", "mc-dropout", "ensemble", "delta-uq")
+TARGETS = (150, 175, 200, 225, 250)
+SIZES = {
+    "quick": Size(
+        images=6000,
+        restarts=20,
+        steps=150,
+        # Its critic would need more images than these: against so few the generator learns a single digit.
+        generator={"epochs": 40, "lr": 1e-3, "schedule": "linear"},
+        adversarial=0.0,
+        forward={"epochs": 10, "lr": 3e-4, "schedule": "linear"},
+        classifier={"epochs": 5, "lr": 1e-3},
+    ),
+    # 100 restarts: two times the paper's 50.
+    "paper": Size(
+        images=None,
+        restarts=100,
+        steps=1000,
+        generator={"epochs": 60, "lr": 2e-4, "schedule": "linear"},
+        critic="convolutional",
+        starts=0.5,
+        layers="convolutional",
+        # Models of digits up to 175 tell those beyond better under thick anchors, of the priors tried.
+        anchors=0.1,
+        # Longer or faster training tells digits of the range no better, and bends beyond it.
+        forward={"epochs": 20, "lr": 3e-5, "schedule": "linear"},
+        classifier={"epochs": 10, "lr": 1e-3},
+    ),
+}
+SEEDS = {"quick": 1, "paper": 5}
+RATE = 0.005
+"""Of the search."""
+CONFIDENT = 0.9
+N_PICTURES = 10
+"""Digits of a target and method that are shown, out of the first seed's."""
+
+
+def cells(profile: str) -> list[Cell]:
+    """Return one cell per target, method and seed.
+
+    Seeds come last: the first cells then share nothing, and several processes begin with different ones.
+    """
+    return [
+        {"target": target, "method": method, "seed": seed}
+        for target in TARGETS
+        for method in METHODS
+        for seed in range(SEEDS[profile])
+    ]
+
+
+def run(cell: Cell, profile: str) -> Outcome:
+    """Measure what the search with one method's forward model has found for one target."""
+    method, seed, target = cell["method"], cell["seed"], cell["target"]
+    found = searched(method, seed, SIZES[profile])
+    of_plain = searched("plain", seed, SIZES[profile])
+    k = TARGETS.index(target)
+    thick = found["thickness"][k]
+    metrics = {
+        "thickness": thick.mean(),
+        "thickness_std": thick.std(ddof=1),
+        "bias": abs(thick.mean() - target),
+        "miss": np.abs(thick - target).mean(),
+        "predicted": found["mean"][k].mean(),
+        "diversity": mean_distance(found["x"][k].astype(np.float64)),
+        "recognised": found["recognised"][k].mean(),
+        "search_seconds": float(found["seconds"]),
+        "cost": float(found["seconds"] / of_plain["seconds"]),
+    }
+    if "std" in found:
+        metrics["predicted_std"] = found["std"][k].mean()
+        metrics["scale"] = float(found["scale"])
+    return Outcome(metrics, {"digits": packed(found["x"][k, :N_PICTURES])} if seed == 0 else None)
+
+
+def searched(method: str, seed: int, size: Size) -> dict[str, np.ndarray]:
+    """Search with a method's forward model for all targets, unless another cell has.
+
+    Parameters
+    ----------
+    method : str
+    seed : int
+    size : Size
+
+    Returns
+    -------
+    found : dict of arrays
+        For t targets and r restarts: ``x``, float16 of shape (t, r, 784); ``thickness``, ``mean``,
+        ``recognised`` and, where a method has it, ``std``, of shape (t, r); ``seconds``, of shape ().
+    """
+
+    def make() -> dict[str, np.ndarray]:
+        return _search(method, seed, size)
+
+    return shared_arrays(f"table4-{method}-{seed}", size.configuration(method, seed), make)
+
+
+def _search(method: str, seed: int, size: Size) -> dict[str, np.ndarray]:
+    import torch
+
+    from deltauq.inverse import scale_of, search
+
+    g, f = generator(seed, size), forward_model(method, seed, size)
+    digits = held_out_digits(size)
+    device = next(g.parameters()).device
+    scale = scale_of(f, digits.x.to(device), digits.y.to(device))
+    z = starts(g, seed, size)
+    started = time.perf_counter()
+    found = search(
+        g,
+        f,
+        TARGETS,
+        n_restarts=size.restarts,
+        n_steps=size.steps,
+        lr=RATE,
+        starts=z,
+        scale=scale,
+        y_mean=digits.mean,
+        y_std=digits.std,
+        seed=seed,
+    )
+    x = found.x.cpu()
+    seconds = time.perf_counter() - started
+    judge = classifier(seed, size)
+    with torch.no_grad():
+        confidence = judge(found.x.flatten(0, 1)).softmax(-1).amax(-1).cpu()
+    arrays = {
+        "x": x.numpy().astype(np.float16),
+        "thickness": thickness(x).numpy(),
+        "mean": found.mean.cpu().numpy(),
+        "recognised": (confidence > CONFIDENT).view(x.shape[:2]).numpy(),
+        "seconds": np.array(seconds),
+        "scale": np.array(scale),
+    }
+    return arrays if found.std is None else {**arrays, "std": found.std.cpu().numpy()}
+
+
+def mean_distance(x: np.ndarray) -> float:
+    """Return the mean Euclidean distance of two rows of x, of shape (n, d)."""
+    squares = (x**2).sum(1)
+    distances = np.sqrt(np.maximum(squares[:, None] + squares - 2.0 * x @ x.T, 0.0))
+    return float(distances[np.triu_indices(len(x), 1)].mean())
+
+
+def packed(x: np.ndarray) -> str:
+    """Return images in [0, 1], of shape (n, 784), as text."""
+    return base64.b64encode(zlib.compress(np.rint(255 * x).astype(np.uint8).tobytes(), 9)).decode()
+
+
+def unpacked(text: str) -> np.ndarray:
+    """Return images that were packed, in bytes, of shape (n, 28, 28)."""
+    return np.frombuffer(zlib.decompress(base64.b64decode(text)), np.uint8).reshape(-1, 28, 28)
+
+
+def figures(lines: Sequence[ResultLine]) -> list[Figure]:
+    """Return a sheet of digits for every method, a row for each target."""
+    sheets: dict[str, dict[int, np.ndarray]] = {}
+    for line in lines:
+        if "digits" in line.details:
+            of_method = sheets.setdefault(line.cell["method"], {})
+            of_method[line.cell["target"]] = unpacked(line.details["digits"])
+    return [
+        Figure(
+            plots.contact_sheet(_as_ink(rows.values()), [str(target) for target in rows], [""] * N_PICTURES),
+            labels.LABELS[method],
+            "Rows: target thickness. The first digits found, of the first seed; none is left out.",
+            height=280,
+        )
+        for method, rows in sheets.items()
+    ]
+
+
+def _as_ink(rows: Iterable[np.ndarray]) -> np.ndarray:
+    """Return rows of white digits on black as colours, black on white, of shape (rows, n, 28, 28, 3)."""
+    return np.repeat(255 - np.stack(list(rows))[..., None], 3, axis=-1)
+
+
+EXPERIMENT = Experiment(
+    "table4",
+    4,
+    "Digits of a thickness nobody has seen",
+    cells,
+    run,
+    tables=(
+        TableView(
+            "How far the mean thickness of the digits is from the target",
+            "bias",
+            "target",
+            "method",
+            best="min",
+            paper=paper.TABLE4_BIAS,
+            labels=labels.LABELS,
+        ),
+        TableView(
+            "Mean thickness of the digits, in pixels brighter than 0.2",
+            "thickness",
+            "target",
+            "method",
+            best=None,
+            paper=paper.TABLE4_THICKNESS,
+            digits=4,
+            labels=labels.LABELS,
+        ),
+        TableView(
+            "Standard deviation of thickness over the digits of a target",
+            "thickness_std",
+            "target",
+            "method",
+            best=None,
+            labels=labels.LABELS,
+        ),
+        TableView(
+            "How far a digit is from the target, on average",
+            "miss",
+            "target",
+            "method",
+            best="min",
+            labels=labels.LABELS,
+        ),
+        TableView(
+            "Share of digits that a classifier recognises with a confidence over 0.9",
+            "recognised",
+            "target",
+            "method",
+            best="max",
+            labels=labels.LABELS,
+        ),
+        TableView(
+            "Diversity: mean distance between two digits of one target",
+            "diversity",
+            "target",
+            "method",
+            best="max",
+            labels=labels.LABELS,
+        ),
+        TableView(
+            "Time of the search",
+            ("search_seconds", "cost"),
+            "method",
+            best=None,
+            labels={**labels.LABELS, "search_seconds": "seconds", "cost": "times plain"},
+            note="On a GPU that trainings share at the same time, so that times vary: "
+            "`benchmarks/bench_inverse.py` compares the methods in turns.",
+        ),
+    ),
+    figures=figures,
+    notes=(
+        "Generator and forward models have seen digits of thickness 200 at most. The paper does not say "
+        "how its generator was trained; ours, of convolutions, is the decoder of a variational "
+        "autoencoder with a critic, and the same for all methods. Every method searches from the same "
+        "starts. MC dropout: rate 0.1, ten masks; ensemble: three networks, the plain one among them; "
+        "Δ-UQ: ten anchors. The standard deviation that a method states is scaled by one number, so "
+        "that on MNIST's test digits of the same range it is as large as the error, on average. Nothing "
+        "in a search knows the thickness of what it makes: it is measured afterwards. The quick profile has "
+        "fewer digits, a generator of dense layers without a critic, random starts and random anchors.\n\n"
+        "Δ-UQ's bias is below the paper's at every target, but nowhere the smallest. At 175 it equals the "
+        "ensemble's. At 150 and 200 it is 0.3 and 0.5 larger than the ensemble's, about two standard errors "
+        "of the paired differences; at 225 and 250 it is 0.4 and 1.0 larger than the plain network's, 1.7 "
+        "and 4.6 of them. Trained anew on a GPU the plain network alone moved by up to 0.4. MC dropout takes "
+        "digits of 274 for 250, however uncertain it is. The loss knows no scale below 0.34 pixels, 1 % of "
+        "the standard deviation of thickness: the ensemble's are smaller on what it finds, and its search "
+        "is then the plain one with a better mean.\n\n"
+        "The uncertainty in the loss has little to correct where the forward model is right. Ours are "
+        "trained for 20 epochs at a falling rate of 3e-5, where the paper has 100 at 1e-4: in trials without "
+        "lines a plain network trained so was nearly right about real digits thicker than all it had seen, "
+        "and one trained at 1e-3 far off. An anchored network said too little of them: what it adds to an "
+        "anchor, a difference, has there grown past all it has learned from. It said less so the thicker its "
+        "anchors were, which are therefore drawn among the thickest tenth. This was decided before the "
+        "search was run with them, and made no difference there.\n\n"
+        "Up to 200, 90 to 96 % of its digits are recognised, of real ones about 95 %; at 250, 68 %. "
+        "Every search starts at the latents of a hundred training digits among the thicker half. That, "
+        "the layers of the generator and its 60 epochs were chosen on one seed, with models of digits "
+        "up to 175 that were asked for 125 to 200: of the settings that have 85 % of the digits "
+        "recognised and are as diverse as random starts, the one of the smallest bias over all methods."
+    ),
+)

@@ -1,0 +1,173 @@
+"""`table5`: telling SVHN from CIFAR-10 by residual networks trained on the latter."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from experiments import labels, paper
+from experiments.image_kinds import (
+    NETWORK,
+    READ_TWICE,
+    SCHEDULES,
+    TRAINING_IMAGES,
+    Anchors,
+    Kind,
+    Run,
+)
+from experiments.image_runs import logits
+from experiments.image_sets import pictures
+from experiments.judgements import (
+    Judge,
+    energy,
+    first_alone,
+    largest_kernel,
+    mean_logits,
+    mean_probabilities,
+    separation,
+    spread_scaled,
+)
+from experiments.runner import Cell, Experiment, Outcome
+from experiments.views import TableView
+
+MASK = 0.25
+DROPOUT = 0.1
+KERNEL_RATE = 0.05
+"""DUQ's own first learning rate; with 0.1 its kernels may all vanish."""
+N_MEMBERS = 3
+
+PLAIN = Kind("")
+ANCHORED = Kind("", anchored=True)
+MASKED = Kind("", anchored=True, mask=MASK)
+MASKED_ROWS = replace(MASKED, mask_rows=True)
+"""What `beyond` prefers on images held out."""
+
+
+@dataclass(frozen=True)
+class Method:
+    """A kind of network and what is done with its logits.
+
+    Attributes
+    ----------
+    kind : Kind
+        Without the name of the network, which the profile says.
+    judge : callable
+    seeds : int
+        Trials of the paper's profile.
+    linear : bool
+        Also under the second schedule.
+    anchors : Anchors
+    """
+
+    kind: Kind
+    judge: Judge
+    seeds: int = 3
+    linear: bool = False
+    anchors: Anchors = TRAINING_IMAGES
+
+
+METHODS = {
+    "plain": Method(PLAIN, mean_logits(1.0), 4, linear=True),
+    "scaled": Method(PLAIN, mean_logits(0.5), 4, linear=True),
+    "energy": Method(PLAIN, energy, 4),
+    "delta-uq": Method(ANCHORED, spread_scaled),
+    "delta-mean": Method(ANCHORED, mean_logits(1.0)),
+    "delta-mean-scaled": Method(ANCHORED, mean_logits(0.5)),
+    "delta-uq-batch": Method(ANCHORED, spread_scaled, 1, anchors=Anchors("paired")),
+    "delta-masked": Method(MASKED, spread_scaled, linear=True),
+    "delta-masked-mean": Method(MASKED, mean_logits(1.0), linear=True),
+    "delta-masked-1": Method(MASKED, first_alone(mean_logits(0.5)), linear=True),
+    "delta-masked-rows": Method(MASKED_ROWS, spread_scaled, linear=True),
+    "delta-masked-rows-mean": Method(MASKED_ROWS, mean_logits(1.0), linear=True),
+    "delta-masked-rows-both": Method(MASKED_ROWS, mean_probabilities, linear=True, anchors=READ_TWICE),
+    "mc-dropout": Method(Kind("", dropout=DROPOUT), mean_probabilities, linear=True),
+    "delta-trivial": Method(Kind("", anchored=True, encoding="identity"), spread_scaled),
+    "duq": Method(Kind("", kernels=True), largest_kernel),
+    # Leaves out one of 4 plain networks in turn.
+    "ensemble": Method(PLAIN, mean_probabilities, N_MEMBERS + 1, linear=True),
+}
+LAST = "ensemble"
+"""Needs the networks of several seeds."""
+
+
+def cells(profile: str) -> list[Cell]:
+    """Return one cell per method, schedule and seed, the first seed of every method first."""
+    found = [
+        {"method": method, "schedule": schedule, "seed": seed}
+        for seed in range(1 if profile == "quick" else N_MEMBERS + 1)
+        for method, words in METHODS.items()
+        for schedule in ("steps", "linear")
+        if seed < words.seeds and (schedule == "steps" or words.linear)
+    ]
+    last = [] if profile == "quick" else [cell for cell in found if cell["method"] == LAST]
+    return [cell for cell in found if cell["method"] != LAST] + last
+
+
+def run(cell: Cell, profile: str) -> Outcome:
+    """Train, unless another cell has, and measure."""
+    method = METHODS[cell["method"]]
+    seeds = [cell["seed"]]
+    if cell["method"] == LAST:
+        seeds = [seed for seed in range(N_MEMBERS + 1) if seed != cell["seed"]]
+    runs = [run_of(method.kind, cell["schedule"], seed, profile) for seed in seeds]
+    inside, outside = (
+        method.judge(np.concatenate([logits(member, images, method.anchors) for member in runs]))
+        for images in ("test", "svhn")
+    )
+    return Outcome(separation(inside, outside, pictures("test", profile).labels))
+
+
+def run_of(kind: Kind, schedule: str, seed: int, profile: str) -> Run:
+    """Return the training behind a cell."""
+    words = SCHEDULES[profile][schedule]
+    if kind.kernels:
+        words = replace(words, lr=KERNEL_RATE)
+    return Run(replace(kind, network=NETWORK[profile]), words, seed, profile)
+
+
+def _table(title: str, schedule: str) -> TableView:
+    return TableView(
+        title,
+        ("auroc", "aupr", "fpr95", "accuracy", "ece"),
+        "method",
+        best=None,
+        paper=paper.TABLE5 if schedule == "steps" else {},
+        where={"schedule": schedule},
+        labels=labels.LABELS,
+        note="SVHN: the first 10,000 of its 26,032 test images.",
+    )
+
+
+EXPERIMENT = Experiment(
+    "table5",
+    2,
+    "CIFAR-10 against SVHN",
+    cells,
+    run,
+    tables=(
+        _table(
+            "Telling SVHN from CIFAR-10, and the classifier itself: 85 epochs, the paper's steps", "steps"
+        ),
+        _table("The same after 40 epochs with a linearly falling rate", "linear"),
+    ),
+    notes=(
+        "Scores are entropies of the stated probabilities, but for energy and DUQ, which have their "
+        "own; the calibration error is that of the stated probabilities on clean test images. Anchors "
+        "are 10 training images shared by all test images; “own anchors” are 10 training images drawn "
+        "for each test image, as in the paper. MC dropout: 10 passes, whole channels dropped at a rate "
+        "of 0.1 after every residual block, which is our choice. DUQ: length scale 0.1, centroids' "
+        "momentum 0.999, gradient penalty 0.5, rate 0.05. Networks are asked in float32.\n\n"
+        "All methods of one network are measured on the same training. Δ-UQ's AUROC lies between 0.893 "
+        "and 0.953: below the paper's on average, above the mean logits as they are in every seed, and "
+        "no better than the trivial encoding. What it gains is the factor of 0.5: with it and without σ "
+        "the AUROC is the same to five digits. The seed matters more than the encoding, and so does "
+        "rounding: earlier trainings of the same seeds, Δ-UQ's first and the first two masked ones, came out "
+        "higher by points. All of them were made while the compiler chose between ways of summing by timing "
+        "them, differently in another process.\n\n"
+        "DUQ reaches 0.868 to 0.897, below the plain networks and half a point less accurate.\n\n"
+        "Masked anchors are another matter: 0.968 to 0.972, above the plain networks, MC dropout and the "
+        "ensembles under either schedule, with one anchor as with ten; after 40 epochs 0.950 to 0.970. Their "
+        "probabilities are better taken from the mean logits as they are."
+    ),
+)

@@ -1,0 +1,43 @@
+"""Whether intervals hold what they promise, measured on a real table."""
+
+import numpy as np
+import pytest
+
+from deltauq.calibration import ConformalRegressor
+from deltauq.core import Posterior
+from experiments import ResultStore, coverage, run_experiment
+
+pytest.importorskip("pandas")
+
+
+class _AsItIs:
+    def posterior(self, posterior):
+        return posterior
+
+
+@pytest.mark.parametrize("n", [9, 10, 77, 500])
+def test_what_is_promised_is_what_conformal_prediction_gives(n):
+    # Of n + 1 distinct scores in any order, the last is held in exactly this share of the cases.
+    scores = np.arange(1.0, n + 2)
+    held = 0
+    for last in range(n + 1):
+        seen = Posterior(np.zeros(n), np.zeros(n))
+        conformal = ConformalRegressor(_AsItIs(), delta=1.0).conformalize(seen, np.delete(scores, last))
+        _, upper = conformal.predict_interval(Posterior(np.zeros(1), np.zeros(1)), 0.9)
+        held += scores[last] <= upper[0]
+    assert coverage.promised(n, 0.9) == pytest.approx(held / (n + 1))
+
+
+@pytest.mark.slow
+def test_intervals_on_a_real_table_and_a_run_that_goes_on(data_dir, tmp_path, monkeypatch):
+    monkeypatch.setitem(coverage.DATASETS, "quick", ("yacht",))
+    store = ResultStore(tmp_path / "coverage.jsonl")
+    lines = list(run_experiment(coverage.EXPERIMENT, store))
+    assert len(lines) == 2 and not list(run_experiment(coverage.EXPERIMENT, store))
+    for line in lines:
+        found = line.metrics
+        assert found["promised"] == pytest.approx(64 / 71)
+        # 31 test rows and 70 held-out ones: three standard deviations of what is by chance.
+        assert abs(found["coverage"] - found["promised"]) < 3 * np.sqrt(0.09 * (1 / 31 + 1 / 70))
+        assert found["width_ratio"] == pytest.approx(found["width"] / found["width_constant"])
+        assert found["mae"] < 2.0 and found["n_test"] == 31

@@ -1,0 +1,172 @@
+"""`table3`, its study, and the loop that they share."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+pytest.importorskip("botorch")
+
+import torch
+
+from deltauq.bo import AnchoredSurrogate, GPSurrogate
+from deltauq.bo.posteriors import independent
+from deltauq.nn import MLP
+from deltauq.nn.recipe import Recipe
+from experiments import ResultStore, run_experiment, sequential, table3, table3_study
+from experiments.data.functions import MAXIMISATIONS, OTHER_MAXIMISATIONS, Maximisation
+from experiments.result_tables import make_grid
+from experiments.sequential import N_INITIAL, measured, optimise, propose
+from experiments.summary import summarise
+
+BOWL = Maximisation(lambda x: np.sum((x - 0.25) ** 2, axis=1), -1.0, 1.0, (0.25, 0.25), sign=-1)
+
+
+def gp(x, y, seed):
+    return GPSurrogate(x, y)
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("DELTAUQ_CACHE", str(tmp_path / "cache"))
+
+
+class Known(torch.nn.Module):
+    """A surrogate that knows the function, with the same doubt everywhere."""
+
+    num_outputs = 1
+
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+        self.nothing = torch.nn.Parameter(torch.zeros((), dtype=torch.float64))
+
+    def posterior(self, X, posterior_transform=None):
+        mean = self.function(X).unsqueeze(-1)
+        return independent(mean, torch.full_like(mean, 0.01))
+
+
+def test_the_proposal_is_where_a_known_surrogate_is_largest():
+    best = torch.tensor([0.31, 0.72], dtype=torch.float64)
+    model = Known(lambda x: -(x - best).square().sum(-1))
+    x = torch.rand(6, 2, dtype=torch.float64)
+    found = propose(model, x, model.function(x)[:, None], np.random.default_rng(0))
+    np.testing.assert_allclose(found, best, atol=0.005)
+
+
+def test_an_evaluated_point_is_not_proposed_again():
+    corner = torch.tensor([[1.0, 1.0]], dtype=torch.float64)
+    model = Known(lambda x: x.sum(-1))
+    x = torch.cat([torch.rand(5, 2, dtype=torch.float64), corner])
+    found = propose(model, x, model.function(x)[:, None], np.random.default_rng(0))
+    assert found.sum() > 1.9 and np.abs(found - 1).max() > 1e-6
+
+
+def test_a_bowl_is_climbed():
+    values = optimise([(BOWL, seed) for seed in (0, 1)], gp, 8)
+    assert values.shape == (2, N_INITIAL + 8)
+    assert values.max(1).min() > -1e-2
+    first = BOWL.value(2 * np.random.default_rng(1).random((N_INITIAL, 2)) - 1)
+    np.testing.assert_allclose(values[1, :N_INITIAL], first)
+
+
+SMALL = partial(MLP, hidden=(8,), activation="tanh")
+
+
+def small(x, y, seed):
+    return AnchoredSurrogate(x, y, network=SMALL, recipe=Recipe(epochs=5, seed=seed), posterior="gaussian")
+
+
+def test_runs_together_are_runs_alone():
+    problem = MAXIMISATIONS["sinusoid"]
+    together = optimise([(problem, 0), (problem, 1)], small, 3)
+    for seed in (0, 1):
+        np.testing.assert_allclose(optimise([(problem, seed)], small, 3)[0], together[seed], rtol=1e-6)
+
+
+def test_runs_repeat():
+    runs = [(MAXIMISATIONS["multi-optima"], 3)]
+    np.testing.assert_array_equal(optimise(runs, small, 2), optimise(runs, small, 2))
+
+
+def test_metrics_by_hand():
+    problem = Maximisation(lambda x: x[:, 0], 0.0, 10.0, (10.0,))
+    values = np.array([1.0, 2.0, 0.0, 0.0, 0.0, 0.0, 1.0, 6.0, 3.0, 8.0])
+    outcome = measured(values, problem)
+    assert outcome.details == {"best_so_far": [2.0, 2.0, 6.0, 6.0, 8.0]}
+    assert outcome.metrics == pytest.approx(
+        {
+            "best": 8.0,
+            "auc_best": (2 + 6 + 6 + 8) / 4,
+            "progress": 6 / 8,
+            "auc_progress": (0 + 4 + 4 + 6) / 32,
+            "log_regret": np.log10(0.25),
+        }
+    )
+
+
+def test_a_maximum_that_is_reached_leaves_the_least_regret():
+    problem = Maximisation(lambda x: x[:, 0], 0.0, 10.0, (10.0,))
+    assert measured(np.array([1.0] * N_INITIAL + [10.0]), problem).metrics["log_regret"] == -6
+
+
+@pytest.mark.parametrize("experiment", [table3.EXPERIMENT, table3_study.EXPERIMENT], ids=lambda e: e.name)
+def test_quick_profiles_run_and_share_what_they_compute(experiment, tmp_path, monkeypatch):
+    computed = []
+
+    def counting(runs, make, n_steps):
+        computed.append(len(runs))
+        return optimise(runs, make, n_steps)
+
+    monkeypatch.setattr(sequential, "optimise", counting)
+    lines = list(run_experiment(experiment, ResultStore(tmp_path / "lines.jsonl"), "quick"))
+    assert len(lines) == len(experiment.cells("quick"))
+    assert sum(computed) == len(lines), "every cell is computed once, with the others of its group"
+    assert all(np.isfinite(value) for line in lines for value in line.metrics.values())
+    assert make_grid(experiment.tables[0], summarise(lines)).rows
+
+
+def test_initial_points_are_the_same_for_all_methods():
+    cells = [cell for cell in table3.cells("quick") if cell["seed"] == 1]
+    initial = {table3.run(cell, "quick").details["best_so_far"][0] for cell in cells}
+    assert len(initial) == 1
+
+
+def test_a_failing_surrogate_leaves_nothing_in_the_cache(monkeypatch):
+    def failing(x, y, seed):
+        raise RuntimeError("no luck")
+
+    cell = table3.cells("quick")[0]
+    with monkeypatch.context() as patch:
+        patch.setattr(table3, "surrogate_maker", lambda *words: failing)
+        with pytest.raises(RuntimeError, match="no luck"):
+            table3.run(cell, "quick")
+    assert np.isfinite(table3.run(cell, "quick").metrics["best"])
+
+
+def test_convergence_is_drawn_for_every_function(tmp_path):
+    pytest.importorskip("plotly")
+    store = ResultStore(tmp_path / "lines.jsonl")
+    only = {"method": "gp"}
+    lines = list(run_experiment(table3.EXPERIMENT, store, "quick", only=only))
+    (figure,) = table3.draw(lines)
+    assert figure.title == "Convergence, Sinusoid"
+
+
+def test_the_study_sees_none_of_the_functions_of_table3():
+    x = np.random.default_rng(0).random((20, 2))
+    for name, problem in OTHER_MAXIMISATIONS.items():
+        assert name not in MAXIMISATIONS
+        for other in MAXIMISATIONS.values():
+            if other.dimension == problem.dimension:
+                points = x[:, : problem.dimension]
+                assert not np.allclose(problem.function(points), other.function(points))
+
+
+@pytest.mark.parametrize("profile", ["quick", "paper"])
+def test_what_confirms_a_setting_did_not_choose_it(profile):
+    cells = table3_study.cells(profile)
+    seeds = {stage: {c["seed"] for c in cells if c["round"] == stage} for stage in ("choose", "confirm")}
+    methods = {stage: {c["method"] for c in cells if c["round"] == stage} for stage in ("choose", "confirm")}
+    assert not seeds["choose"] & seeds["confirm"]
+    assert methods["confirm"] <= methods["choose"]

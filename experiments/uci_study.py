@@ -1,0 +1,118 @@
+"""`uci-study`: how an anchored perceptron is best trained, inside training rows of `uci`'s first split."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from deltauq.data.uci import UCI
+from experiments.runner import Cell, Experiment, Outcome
+from experiments.uci import N_SAMPLES, NETWORKS, AnchoredPerceptron, WithLoss, measure, uci_table
+from experiments.views import TableView
+
+FOUR: dict[str, Any] = {"init": "pretrained", "per_step": 4}
+ANCHORED: dict[str, dict[str, Any]] = {
+    "one": {},
+    "one-pretrained": {"init": "pretrained"},
+    "four": {"per_step": 4},
+    "four-pretrained": FOUR,
+    "four-pretrained-consistent": {**FOUR, "consistency": 1.0},
+    "eight-pretrained": {"init": "pretrained", "per_step": 8},
+    "four-decay-0.1": {**FOUR, "decay": 0.1},
+    "four-decay-0.3": {**FOUR, "decay": 0.3},
+    "four-decay-1": {**FOUR, "decay": 1.0},
+    "four-dropout-0.02": {**FOUR, "dropout": 0.02},
+    "four-dropout-0.05": {**FOUR, "dropout": 0.05},
+    "four-dropout-0.1": {**FOUR, "dropout": 0.1},
+    "one-log": {"loss": "log"},
+    "one-pretrained-log": {"init": "pretrained", "loss": "log"},
+    "four-log": {"per_step": 4, "loss": "log"},
+    "four-pretrained-log": {**FOUR, "loss": "log"},
+    "eight-pretrained-log": {"init": "pretrained", "per_step": 8, "loss": "log"},
+    "four-decay-0.3-log": {**FOUR, "decay": 0.3, "loss": "log"},
+    "four-decay-1-log": {**FOUR, "decay": 1.0, "loss": "log"},
+    "four-dropout-0.05-log": {**FOUR, "dropout": 0.05, "loss": "log"},
+}
+MC_DROPOUT: dict[str, tuple[float, str]] = {
+    "mc-dropout-0.02": (0.02, "squared"),
+    "mc-dropout-0.05": (0.05, "squared"),
+    "mc-dropout-0.1": (0.1, "squared"),
+    "mc-dropout-0.2": (0.2, "squared"),
+    "mc-dropout-0.02-log": (0.02, "log"),
+    "mc-dropout-0.05-log": (0.05, "log"),
+    "mc-dropout-0.1-log": (0.1, "log"),
+}
+SVI_PRIORS = {"svi-prior-0.3": 0.3, "svi-prior-1": 1.0, "svi-prior-3": 3.0}
+SETTINGS = (*ANCHORED, *MC_DROPOUT, *SVI_PRIORS)
+DATASETS = {"quick": ("yacht",), "paper": tuple(name for name in UCI if name != "protein")}
+SEEDS = {"quick": range(1), "paper": range(3)}
+VALIDATED = 0.2
+"""Share of the training rows that stand for the test rows here."""
+
+
+def cells(profile: str) -> list[Cell]:
+    """Return one cell per table, network, setting and draw of the rows."""
+    return [
+        {"dataset": dataset, "network": network, "method": setting, "seed": seed}
+        for seed in SEEDS[profile]
+        for dataset in DATASETS[profile]
+        for network in NETWORKS
+        for setting in SETTINGS
+    ]
+
+
+def run(cell: Cell, profile: str) -> Outcome:
+    """Measure a setting as `uci` does, on training rows put aside."""
+    table = uci_table(cell["dataset"])
+    rows = np.random.default_rng(1000 + cell["seed"]).permutation(table.splits[0][0])
+    n = int(VALIDATED * len(rows))
+    setting = cell["method"]
+    calibration = "scale" if setting in ANCHORED else "noise"
+    return measure(cell, profile, table, rows[n:], rows[:n], partial(make_model, setting), calibration)
+
+
+def make_model(setting: str, make: Callable[[], Any]) -> Any:
+    """Return an unfitted model; see `measure`."""
+    from deltauq.baselines import SVI, MCDropout
+    from deltauq.nn.networks import MLP
+
+    if setting in MC_DROPOUT:
+        rate, loss = MC_DROPOUT[setting]
+        return WithLoss(MCDropout(make, rate, N_SAMPLES), loss)
+    if setting in SVI_PRIORS:
+        return SVI(make, SVI_PRIORS[setting], n_samples=N_SAMPLES)
+    words = dict(ANCHORED[setting])
+    rate = words.pop("dropout", 0.0)
+    return AnchoredPerceptron(lambda: MLP(**{**make().config, "dropout": rate}), **words)
+
+
+EXPERIMENT = Experiment(
+    "uci-study",
+    2,
+    "How to train an anchored perceptron",
+    cells,
+    run,
+    tables=tuple(
+        TableView(
+            f"{metric}, network {network}",
+            metric,
+            "dataset",
+            "method",
+            best="min",
+            where={"network": network},
+        )
+        for network in NETWORKS
+        for metric in ("crps", "rmse")
+    ),
+    notes=(
+        "Rows of the first standard split's training part only. pretrained: both halves of the first layer "
+        "begin with the same weights, so that the network begins as a function of X alone. four: every row "
+        "meets four anchors in a step, in one pass. consistent: with the variance over them as a "
+        "further loss. decay, dropout: in training, pretrained and with four anchors; prediction is without "
+        "dropout. log: the loss is the logarithm of the squared error. The rates of MC dropout and the "
+        "priors of SVI are tried beside, on the same rows."
+    ),
+)

@@ -1,0 +1,57 @@
+"""The layout that figures share, and what tells their series apart."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from deltauq._install import install_command
+from deltauq.plots import _colours as colours
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+
+def empty_figure(*, x_title: str, y_title: str) -> Figure:
+    """Return a figure with the common layout and nothing in it."""
+    try:
+        import plotly.graph_objects as go
+    except ModuleNotFoundError as error:
+        message = f"figures need plotly: {install_command('report')}"
+        raise ModuleNotFoundError(message, name="plotly") from error
+    axis: dict[str, Any] = {
+        "gridcolor": colours.GRID,
+        "linecolor": colours.MUTED,
+        "zeroline": False,
+        "showline": True,
+        "ticks": "outside",
+        "tickcolor": colours.MUTED,
+        "automargin": True,
+    }
+    return go.Figure(
+        layout={
+            "template": "none",
+            "paper_bgcolor": "rgba(0,0,0,0)",
+            "plot_bgcolor": "rgba(0,0,0,0)",
+            "font": {"family": "system-ui, sans-serif", "size": 14, "color": colours.INK},
+            "margin": {"l": 10, "r": 26, "t": 10, "b": 10},
+            "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"},
+            "hoverlabel": {"font": {"size": 13}},
+            # A finger that scrolls the page must not draw a zoom box.
+            "dragmode": False,
+            "xaxis": {**axis, "title": {"text": x_title, "standoff": 6}},
+            "yaxis": {**axis, "title": {"text": y_title, "standoff": 6}},
+        }
+    )
+
+
+def add_diagonal(figure: Figure, end: float, name: str) -> None:
+    """Draw the dotted line on which both axes agree."""
+    line = {"dash": "dot", "width": 1.5, "color": colours.MUTED}
+    figure.add_scatter(x=[0, end], y=[0, end], name=name, mode="lines", line=line, hoverinfo="skip")
+
+
+def series_styles(n: int) -> tuple[tuple[str, str], ...]:
+    """Return a colour and a symbol for each of n series."""
+    if n > len(colours.SERIES):
+        raise ValueError(f"At most {len(colours.SERIES)} series can be told apart in a figure, got {n}.")
+    return colours.SERIES[:n]

@@ -1,0 +1,58 @@
+"""Several methods side by side, each as the boxes of many figures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from deltauq.plots._layout import empty_figure, series_styles
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+
+def box_plot(
+    groups: Sequence[str], series: Mapping[str, np.ndarray], *, x_title: str, y_title: str
+) -> Figure:
+    """Draw a box per group and series: quartiles, the median, and whiskers from the smallest to the largest.
+
+    Parameters
+    ----------
+    groups : sequence of g strings
+        Named along the bottom, each with one box of every series.
+    series : mapping of name to array of shape (m, g)
+        m figures in each group; at most eight series. What is not a number is passed over, and a group
+        without any has no box.
+    x_title, y_title : str
+
+    Returns
+    -------
+    figure : plotly Figure
+    """
+    figure = empty_figure(x_title=x_title, y_title=y_title)
+    for (name, values), (colour, _) in zip(series.items(), series_styles(len(series)), strict=True):
+        given = [column[~np.isnan(column)] for column in np.asarray(values, dtype=np.float64).T]
+        places = [place for place, column in enumerate(given) if len(column)]
+        # Five numbers a box, counted here: the page then need not hold every figure.
+        low, q1, median, q3, high = (
+            np.array([np.quantile(given[place], (0.0, 0.25, 0.5, 0.75, 1.0)) for place in places])
+            .reshape(-1, 5)
+            .T
+        )
+        figure.add_box(
+            x=[groups[place] for place in places],
+            lowerfence=low,
+            q1=q1,
+            median=median,
+            q3=q3,
+            upperfence=high,
+            name=name,
+            offsetgroup=name,
+            line={"width": 1.5, "color": colour},
+            hoverinfo="x+y+name",
+        )
+    figure.update_layout(boxmode="group", boxgap=0.2, boxgroupgap=0.15)
+    figure.update_xaxes(type="category", categoryorder="array", categoryarray=list(groups))
+    return figure

@@ -1,0 +1,182 @@
+"""Classes and uncertainty over two inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from deltauq.plots import _colours as colours
+from deltauq.plots._layout import empty_figure
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+
+def class_map(
+    grid: tuple[np.ndarray, np.ndarray],
+    predicted: np.ndarray,
+    points: tuple[np.ndarray, np.ndarray],
+    names: Sequence[str],
+) -> Figure:
+    """Draw points of three classes in the plane over the class predicted at each place.
+
+    Parameters
+    ----------
+    grid : arrays of shape (nx,) and (ny,)
+    predicted : int array of shape (ny, nx)
+        0, 1 or 2.
+    points : arrays of shape (n, 2) and (n,)
+    names : three names
+
+    Returns
+    -------
+    figure : plotly Figure
+    """
+    figure = _empty_plane(grid)
+    figure.add_heatmap(
+        x=grid[0],
+        y=grid[1],
+        z=predicted,
+        zmin=-0.5,
+        zmax=2.5,
+        colorscale=_steps(colours.REGION_COLOURS),
+        showscale=False,
+        hoverinfo="skip",
+    )
+    X, y = points
+    styles = zip(names, colours.CLASS_COLOURS, ("circle", "square", "triangle-up"), strict=True)
+    for label, (name, colour, symbol) in enumerate(styles):
+        marker = {"size": 6, "symbol": symbol, "color": colour}
+        rows = X[y == label]
+        figure.add_scatter(x=rows[:, 0], y=rows[:, 1], name=name, mode="markers", marker=marker)
+    return figure
+
+
+def uncertainty_map(
+    grid: tuple[np.ndarray, np.ndarray],
+    uncertainty: np.ndarray,
+    points: np.ndarray,
+    *,
+    anchors: np.ndarray | None = None,
+    largest: float | None = None,
+) -> Figure:
+    """Draw an uncertainty over the plane as a heat map, with the training points on it.
+
+    Parameters
+    ----------
+    grid : arrays of shape (nx,) and (ny,)
+    uncertainty : array of shape (ny, nx)
+    points : array of shape (n, 2)
+    anchors : array of shape (K, 2), optional
+        Shown as crosses.
+    largest : float, optional
+        The value of the brightest colour; give the same one to maps that are to be compared.
+
+    Returns
+    -------
+    figure : plotly Figure
+    """
+    figure = _empty_plane(grid)
+    figure.add_heatmap(
+        x=grid[0],
+        y=grid[1],
+        z=uncertainty,
+        zmin=0.0,
+        zmax=float(uncertainty.max()) if largest is None else largest,
+        zsmooth="best",
+        colorscale=colours.HEAT,
+        colorbar={
+            "orientation": "h",
+            "y": 1.02,
+            "yanchor": "bottom",
+            "thickness": 12,
+            "len": 1.0,
+            "outlinewidth": 0,
+        },
+        hovertemplate="%{z:.3f}<extra></extra>",
+    )
+    marker = {"size": 3.5, "color": colours.HEAT_POINT}
+    figure.add_scatter(
+        x=points[:, 0], y=points[:, 1], mode="markers", marker=marker, showlegend=False, hoverinfo="skip"
+    )
+    if anchors is not None:
+        cross = {"size": 11, "symbol": "x-thin", "line": {"width": 3, "color": colours.HEAT_CROSS}}
+        figure.add_scatter(
+            x=anchors[:, 0], y=anchors[:, 1], mode="markers", marker=cross, showlegend=False, name="anchor"
+        )
+    return figure
+
+
+def probability_map(
+    grid: tuple[np.ndarray, np.ndarray],
+    predicted: np.ndarray,
+    probability: np.ndarray,
+    points: np.ndarray,
+    *,
+    anchor: np.ndarray,
+) -> Figure:
+    """Draw the class predicted under one anchor, the paler the less probable it is, with the anchor marked.
+
+    Parameters
+    ----------
+    grid : arrays of shape (nx,) and (ny,)
+    predicted : int array of shape (ny, nx)
+        0, 1 or 2.
+    probability : array of shape (ny, nx)
+        Of the predicted class, so at least 1/3.
+    points : array of shape (n, 2)
+    anchor : array of shape (2,)
+
+    Returns
+    -------
+    figure : plotly Figure
+    """
+    figure = _empty_plane(grid)
+    # One heat map for three classes: each has a unit of the scale, from the page's colour to its own.
+    confidence = np.clip((probability - 1 / 3) * 1.5, 0.0, 0.999)
+    scale = []
+    for label, colour in enumerate(colours.CLASS_COLOURS):
+        scale += [[label / 3, colours.PAPER], [(label + 1) / 3, colour]]
+    figure.add_heatmap(
+        x=grid[0],
+        y=grid[1],
+        z=predicted + confidence,
+        customdata=np.stack([predicted, probability], axis=-1),
+        zmin=0.0,
+        zmax=3.0,
+        colorscale=scale,
+        showscale=False,
+        hovertemplate="class %{customdata[0]}, probability %{customdata[1]:.2f}<extra></extra>",
+    )
+    marker = {"size": 3, "color": colours.MUTED}
+    figure.add_scatter(
+        x=points[:, 0], y=points[:, 1], mode="markers", marker=marker, showlegend=False, hoverinfo="skip"
+    )
+    cross = {"size": 15, "symbol": "x-thin", "line": {"width": 4, "color": colours.INK}}
+    figure.add_scatter(
+        x=anchor[:1], y=anchor[1:], mode="markers", marker=cross, showlegend=False, name="anchor"
+    )
+    figure.update_layout(margin={"l": 48, "r": 14, "t": 10, "b": 52, "autoexpand": False})
+    return figure
+
+
+def _empty_plane(grid: tuple[np.ndarray, np.ndarray]) -> Figure:
+    """Return a figure of two inputs whose units are equally long on the screen."""
+    figure = empty_figure(x_title="x₁", y_title="x₂")
+    # The same room above for a legend as for a colour bar: planes side by side are then equally large.
+    figure.update_layout(margin={"l": 48, "r": 14, "t": 48, "b": 52, "autoexpand": False})
+    figure.update_xaxes(constrain="domain", showgrid=False, range=[float(grid[0][0]), float(grid[0][-1])])
+    figure.update_yaxes(constrain="domain", showgrid=False, range=[float(grid[1][0]), float(grid[1][-1])])
+    figure.update_yaxes(scaleanchor="x", constraintoward="top")
+    return figure
+
+
+def _steps(palette: Sequence[str]) -> list[list[Any]]:
+    """Return a colour scale of equal steps, one for each colour."""
+    edges = np.linspace(0, 1, len(palette) + 1)
+    scale = []
+    for colour, start, end in zip(palette, edges[:-1], edges[1:], strict=True):
+        scale += [[float(start), colour], [float(end), colour]]
+    return scale

@@ -1,0 +1,106 @@
+"""Several methods side by side: over a list of data sets, or over a number."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from deltauq.plots import _colours as colours
+from deltauq.plots._layout import empty_figure, series_styles
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+Numbers = Sequence[float] | np.ndarray
+Series = Mapping[str, tuple[Numbers, Numbers]]
+"""Name to means and standard deviations, arrays of shape (n,) both; what is not a number is not drawn."""
+
+
+def dot_plot(rows: Sequence[str], series: Series, *, x_title: str, reference: float | None = None) -> Figure:
+    """Draw one dot per row and series with a bar of one standard deviation to either side.
+
+    Parameters
+    ----------
+    rows : sequence of n strings
+        Named on the left, the first on top.
+    series : mapping of name to (mean, std), arrays of shape (n,)
+        At most eight. One that holds no number is not drawn, but keeps its colour and symbol from the others.
+    x_title : str
+    reference : float, optional
+        Where to draw a vertical line.
+
+    Returns
+    -------
+    figure : plotly Figure
+    """
+    figure = empty_figure(x_title=x_title, y_title="")
+    drawn = {
+        name: style
+        for name, style in zip(series, series_styles(len(series)), strict=True)
+        if np.isfinite(series[name][0]).any()
+    }
+    # A row is one unit high: its name on top, and below it the dots, one under the other so that no bar hides
+    # another. Names beside the dots would leave them no width on a telephone.
+    shifts = np.linspace(-0.1, 0.4, len(drawn)) if len(drawn) > 1 else np.full(len(drawn), 0.15)
+    for (name, (colour, symbol)), shift in zip(drawn.items(), shifts, strict=True):
+        mean, std = series[name]
+        figure.add_scatter(
+            x=mean,
+            y=np.arange(len(rows)) + shift,
+            name=name,
+            mode="markers",
+            marker={"size": 8, "symbol": symbol, "color": colour},
+            error_x=_bars(std, colour),
+            customdata=list(rows),
+            hovertemplate="%{customdata}: %{x:.3g} ± %{error_x.array:.2g}",
+        )
+    name_style = {"xref": "paper", "x": 0, "xanchor": "left", "yanchor": "top", "showarrow": False}
+    for row, name in enumerate(rows):
+        figure.add_annotation(text=name, y=row - 0.5, font={"size": 13, "color": colours.MUTED}, **name_style)
+        figure.add_hline(y=row - 0.5, line={"width": 1, "color": colours.GRID}, layer="below")
+    if reference is not None:
+        figure.add_vline(
+            x=reference, line={"dash": "dot", "width": 1.5, "color": colours.MUTED}, layer="below"
+        )
+    figure.update_yaxes(visible=False, range=[len(rows) - 0.5, -0.5])
+    return figure
+
+
+def line_plot(x: Numbers, series: Series, *, x_title: str, y_title: str, log_x: bool = False) -> Figure:
+    """Draw a line per series over a number, with a bar of one standard deviation up and down.
+
+    Parameters
+    ----------
+    x : array of shape (n,)
+        Ascending.
+    series : mapping of name to (mean, std), arrays of shape (n,)
+        At most eight.
+    x_title, y_title : str
+    log_x : bool, default=False
+        Whether equal steps of x are equal factors; the ticks then stand at the values of x.
+
+    Returns
+    -------
+    figure : plotly Figure
+    """
+    figure = empty_figure(x_title=x_title, y_title=y_title)
+    for (name, (mean, std)), (colour, symbol) in zip(series.items(), series_styles(len(series)), strict=True):
+        figure.add_scatter(
+            x=list(x),
+            y=mean,
+            name=name,
+            mode="markers+lines",
+            marker={"size": 8, "symbol": symbol, "color": colour},
+            line={"width": 1.5, "color": colour},
+            error_y=_bars(std, colour),
+            hovertemplate="%{x:.4g}: %{y:.3g} ± %{error_y.array:.2g}",
+        )
+    if log_x:
+        figure.update_xaxes(type="log", tickvals=list(x), ticktext=[f"{value:g}" for value in x])
+    return figure
+
+
+def _bars(std: Numbers, colour: str) -> dict[str, Any]:
+    return {"type": "data", "array": std, "color": colour, "thickness": 1.2, "width": 2}

@@ -1,0 +1,183 @@
+"""`--backend ray` as a user gives it, and what is said where Ray is missing or does not answer."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from deltauq._install import install_command
+from deltauq.cli import main
+from deltauq.cli.folders import use_data
+from deltauq.distributed import ClusterError, predict_parts
+from deltauq.distributed.running import _result
+from experiments import ResultStore, get_experiment
+
+COMMAND = [sys.executable, "-m", "deltauq.cli"]
+
+
+@pytest.fixture
+def complain(monkeypatch, capsys):
+    """Run a command that must fail, and return the one line that it says."""
+
+    def run(*words):
+        monkeypatch.setattr(sys, "argv", ["deltauq", *map(str, words)])
+        with pytest.raises(SystemExit) as stopped:
+            main()
+        said = capsys.readouterr()
+        assert (stopped.value.code, said.out) == (2, "")
+        assert said.err.startswith("deltauq: ") and said.err.count("\n") == 1
+        return said.err
+
+    return run
+
+
+def test_ray_is_not_imported_unless_asked_for():
+    program = """
+import sys
+import deltauq.distributed.prediction
+from deltauq.cli.main import _build_app
+from experiments import get_experiment
+_build_app()
+get_experiment("table1")
+print("ray" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
+
+
+def test_without_ray_one_line_names_the_extra(complain, monkeypatch, model, rows, tmp_path):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    said = f"the backend ray needs Ray: {install_command('ray')}."
+    predict = ["predict", model, f"{rows}/*.parquet", "-o", tmp_path / "out"]
+    assert said in complain(*predict, "--backend", "ray")
+    assert said in complain("reproduce", "table1", "--out", tmp_path, "--backend", "ray")
+    with pytest.raises(ImportError, match=r"\[ray\]"):
+        predict_parts(model, rows / "*.parquet", tmp_path / "other")
+
+
+def test_what_does_not_fit_together_is_told_in_one_line(complain, model, rows, tmp_path):
+    predict = ["predict", model, f"{rows}/*.parquet", "-o", tmp_path / "out"]
+    assert "give --backend ray as well" in complain(*predict, "--address", "auto")
+    assert "give --backend ray as well" in complain("reproduce", "table1", "--address", "auto")
+    assert "'spark'" in complain(*predict, "--backend", "spark")
+
+
+def test_patterns_and_urls_without_ray_are_told_in_one_line(complain, model, rows, tmp_path):
+    for source in (f"{tmp_path}/no*.parquet", f"{tmp_path}/?.csv", "s3://bucket/rows.parquet"):
+        said = complain("predict", model, source, "-o", tmp_path / "out.csv")
+        assert said == f"deltauq: {source} does not exist: patterns and URLs need --backend ray\n"
+    said = complain("predict", model, rows / "0.parquet", "-o", "s3://bucket/out.csv")
+    assert said == "deltauq: cannot write s3://bucket/out.csv: URLs need --backend ray\n"
+
+
+def test_names_that_are_nothing_are_told_in_one_line(complain, model, rows, tmp_path):
+    pytest.importorskip("ray", reason="ray is not installed")
+    ray = ["--backend", "ray"]
+    assert "an empty name is no file" in complain("predict", model, "", "-o", tmp_path / "out", *ray)
+    assert "an empty name is no file" in complain("predict", model, rows / "0.parquet", "-o", "", *ray)
+
+
+def test_the_folder_of_data_is_the_same_one_from_every_folder(monkeypatch, tmp_path):
+    (tmp_path / "data").mkdir()
+    monkeypatch.chdir(tmp_path)
+    for before, asked in (("elsewhere", Path("data")), ("data", None)):
+        monkeypatch.setenv("DELTAUQ_DATA", before)
+        use_data(asked)
+        assert os.environ["DELTAUQ_DATA"] == str(tmp_path / "data")
+    monkeypatch.delenv("DELTAUQ_DATA")
+    use_data(None)
+    assert "DELTAUQ_DATA" not in os.environ
+
+
+def test_a_ray_that_does_not_start_is_told_in_one_line(complain, monkeypatch, model, rows, tmp_path):
+    ray = pytest.importorskip("ray", reason="ray is not installed")
+
+    def start(*_, **__):
+        raise Exception("The current node timed out during startup.\nMore of it.")
+
+    monkeypatch.setattr(ray, "init", start)
+    said = complain("predict", model, f"{rows}/*.parquet", "-o", tmp_path / "out", "--backend", "ray")
+    assert said == "deltauq: Ray cannot be started: The current node timed out during startup.\n"
+
+
+@pytest.mark.parametrize("kind", ["unsent", "unread", "missing"])
+def test_a_worker_that_lacks_a_package_is_told_of(monkeypatch, kind):
+    ray = pytest.importorskip("ray", reason="ray is not installed")
+    missing = ModuleNotFoundError("No module named 'deltauq'")
+    cause = {
+        "unsent": RuntimeError(f"The remote function failed to import on the worker. Why:\n\n{missing}"),
+        "unread": ray.exceptions.RaySystemError(missing, "Traceback"),
+        "missing": missing,
+    }[kind]
+
+    def get(_):
+        raise ray.exceptions.RayTaskError("perform", "Traceback", cause)
+
+    monkeypatch.setattr(ray, "get", get)
+    said = (
+        r"^A worker of Ray cannot do 7 \(No module named 'deltauq'\): every machine needs deltauq in the same"
+    )
+    with pytest.raises(ClusterError, match=said):
+        _result(ray, None, 7)
+
+
+def test_a_cluster_that_does_not_answer_is_told_in_one_line(complain, model, rows, tmp_path):
+    pytest.importorskip("ray", reason="ray is not installed")
+    nowhere = ["--backend", "ray", "--address", "127.0.0.1:9"]
+    said = "Ray cannot be reached at '127.0.0.1:9': "
+    assert said in complain("predict", model, f"{rows}/*.parquet", "-o", tmp_path / "out", *nowhere)
+    assert said in complain("reproduce", "table1", "--out", tmp_path, *nowhere)
+    assert "does not exist" in complain("predict", model, "no*", "-o", tmp_path / "out", *nowhere)
+
+
+@pytest.mark.slow
+def test_bulk_prediction_from_the_command_line(model, rows, expected, tmp_path, place):
+    pytest.importorskip("ray", reason="ray is not installed")
+    out = tmp_path / "out"
+    command = [*COMMAND, "predict", model, "rows/*.parquet", "-o", "out", "--keep", "id", "--backend", "ray"]
+    (tmp_path / "rows").symlink_to(rows)
+    environment = {**os.environ, "RAY_TMPDIR": place}
+    words = {"capture_output": True, "text": True, "timeout": 240, "cwd": tmp_path, "env": environment}
+    done = subprocess.run(list(map(str, command)), **words)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f"{len(expected):,} rows; risk: low " in done.stdout and f"Predictions: {out}" in done.stdout
+    parts = [pd.read_parquet(path) for path in sorted(out.glob("part-*"))]
+    pd.testing.assert_frame_equal(pd.concat(parts, ignore_index=True), expected, check_exact=True)
+    again = subprocess.run([*map(str, command), "--json"], **words)
+    assert json.loads(again.stdout)["rows"] == len(expected) and json.loads(again.stdout)["out"] == str(out)
+
+
+@pytest.mark.slow
+def test_a_sweep_whose_driver_is_killed_goes_on_and_leaves_no_ray_behind(tmp_path, place):
+    pytest.importorskip("ray", reason="ray is not installed")
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "RAY_TMPDIR": place}
+    command = [*COMMAND, "reproduce", "table1", "--backend", "ray", "--jobs", "2", "--out", str(tmp_path)]
+    file = tmp_path / "table1.jsonl"
+    with subprocess.Popen(command, env=environment) as driver:
+        deadline = time.monotonic() + 120
+        while not (file.exists() and file.read_text().count("\n") >= 3) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        driver.kill()
+    kept = [line.key for line in ResultStore(file)]
+    experiment = get_experiment("table1")
+    assert 3 <= len(kept) < len(experiment.cells("quick"))
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert "Profile quick: 18 lines, nothing missing." in done.stdout
+    keys = [line.key for line in ResultStore(file)]
+    assert keys[: len(kept)] == kept
+    assert sorted(keys) == sorted(experiment.key(cell, "quick") for cell in experiment.cells("quick"))
+    deadline = time.monotonic() + 30
+    while left := [command for command in all_commands() if place in command]:
+        assert time.monotonic() < deadline, left
+        time.sleep(0.5)
+
+
+def all_commands():
+    listed = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True)
+    return listed.stdout.splitlines()

@@ -1,0 +1,102 @@
+"""MLflow loads and serves what `export_mlflow` wrote, through the loader module and without a pickle."""
+
+import json
+import re
+import shutil
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from deltauq._install import install_command
+from deltauq.export import export_mlflow
+from deltauq.export.mlflow import require_pyfunc
+from deltauq.tables import ModelFolderError, fit
+
+
+@pytest.fixture(scope="module")
+def pyfunc():
+    pytest.importorskip("mlflow.version", reason="mlflow is not installed")
+    patch = pytest.MonkeyPatch()
+    patch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
+    yield require_pyfunc()
+    patch.undo()
+
+
+@pytest.fixture(scope="module")
+def frame():
+    rng = np.random.default_rng(0)
+    n = 120
+    frame = pd.DataFrame(
+        {
+            "area": rng.uniform(20, 200, n),
+            "new": rng.random(n) < 0.3,
+            "town": rng.choice(["Ulm", "Bern"], n),
+            "sold": pd.Timestamp("2024-01-01") + pd.to_timedelta(rng.integers(0, 700, n), unit="D"),
+        }
+    )
+    frame["price"] = 3 * frame.area + 50 * (frame.town == "Bern") + rng.normal(0, 9, n)
+    frame.loc[::17, "area"] = np.nan
+    frame.loc[::19, "town"] = None
+    return frame
+
+
+@pytest.fixture(scope="module")
+def model(frame):
+    return fit(frame, "price", model="tree")
+
+
+@pytest.fixture(scope="module")
+def folder(model, pyfunc, tmp_path_factory):
+    return export_mlflow(model, tmp_path_factory.mktemp("mlflow") / "model")
+
+
+def test_mlflow_loads_it(folder, model, frame, pyfunc):
+    loaded = pyfunc.load_model(str(folder))
+    pd.testing.assert_frame_equal(loaded.predict(frame), model.predict(frame))
+    assert loaded.metadata.metadata == {"target": "price", "task": "regression", "coverage": 0.9}
+
+
+def test_mlflow_serves_it(folder, model, frame, pyfunc):
+    from mlflow.pyfunc import scoring_server
+
+    loaded = pyfunc.load_model(str(folder))
+    # As a client writes it: dates as text, gaps as null.
+    request = json.dumps({"dataframe_split": json.loads(frame.to_json(orient="split", date_format="iso"))})
+    answer = scoring_server.invocations(request, "application/json", loaded, None)
+    assert answer.status == 200, answer.response
+    found = pd.DataFrame(json.loads(answer.response)["predictions"])
+    expected = model.predict(frame)
+    np.testing.assert_allclose(found["prediction"], expected["prediction"])
+    assert found["risk"].tolist() == expected["risk"].tolist()
+
+
+def test_there_is_no_pickle_in_it(folder):
+    names = {path.name for path in folder.rglob("*") if path.is_file()}
+    assert {"MLmodel", "metadata.json", "model.skops"} <= names
+    assert not [name for name in names if name.endswith((".pkl", ".pickle", ".joblib"))]
+    assert "loader_module: deltauq.export.mlflow" in (folder / "MLmodel").read_text()
+
+
+def test_an_altered_model_is_refused(folder, pyfunc, tmp_path):
+    copy = shutil.copytree(folder, tmp_path / "copy")
+    (copy / "data" / "model" / "model.skops").write_bytes(b"\x80\x04.")
+    with pytest.raises(ModelFolderError, match="was altered"):
+        pyfunc.load_model(str(copy))
+
+
+def test_what_cannot_be_exported(model, folder, pyfunc, tmp_path):
+    with pytest.raises(FileExistsError, match="name a new folder"):
+        export_mlflow(model, folder)
+    with pytest.raises(TypeError, match="takes a table model, got dict"):
+        export_mlflow({}, tmp_path / "other")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_missing_package_gets_one_line(model, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "mlflow.pyfunc", None)
+    with pytest.raises(
+        ImportError, match=re.escape(f"MLflow models need mlflow: {install_command('mlflow')}.")
+    ):
+        export_mlflow(model, tmp_path / "model")

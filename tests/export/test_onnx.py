@@ -1,0 +1,295 @@
+"""ONNX files say what the models say, by onnxruntime."""
+
+import json
+import re
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.ensemble import ExtraTreesRegressor, RandomForestClassifier, RandomForestRegressor
+from sklearn.svm import SVR
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
+
+from deltauq import AnchoredClassifier, AnchoredRegressor
+from deltauq._install import install_command
+from deltauq.export import export_onnx
+from deltauq.tables import fit
+
+pytest.importorskip("onnx", reason="onnx is not installed")
+onnxruntime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+
+NEAR = 1e-4
+
+
+def run(path, **inputs):
+    """Return the outputs of a file by name."""
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    names = [output.name for output in session.get_outputs()]
+    return dict(zip(names, session.run(names, inputs), strict=True))
+
+
+def rows(n, seed, digits):
+    rng = np.random.default_rng(seed)
+    X = np.round(rng.normal(size=(n, 6)), digits)
+    return X, X[:, 0] * X[:, 1] + np.sin(2 * X[:, 2]) + 0.1 * rng.normal(size=n)
+
+
+def leaves(model, X):
+    """Return the leaf that every tree has for every pair of row and anchor."""
+    tuples = [model.encoding_.encode(X, np.broadcast_to(anchor, X.shape)) for anchor in model.anchors_]
+    return np.array([model.estimator_.apply(rows) for rows in tuples])
+
+
+# -- forests ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module", params=[1, 16], ids=["on a grid", "anywhere"])
+def forest(request, tmp_path_factory):
+    """A forest with its file and ten thousand rows, their values rounded to so many digits.
+
+    Values on a grid that has no exact binary form are the harder ones: trees split between differences that
+    rounding alone sets apart.
+    """
+    X, y = rows(300, 0, request.param)
+    base = RandomForestRegressor(10, random_state=0)
+    model = AnchoredRegressor(base, n_anchors=20, n_train_anchors=20, random_state=0).fit(X, y)
+    path = export_onnx(model, tmp_path_factory.mktemp("forest") / "model.onnx")
+    return model, path, rows(10_000, 1, request.param)[0], request.param
+
+
+def test_ten_thousand_rows_take_no_other_branch(forest):
+    model, path, X, _ = forest
+    mean, std = model.predict(X, return_std=True)
+    found = run(path, X=X)
+    # Far below what another leaf would change.
+    np.testing.assert_allclose(found["mean"], mean, atol=1e-6)
+    np.testing.assert_allclose(found["std"], std, atol=1e-6)
+
+
+def test_ten_thousand_rows_in_single_precision(forest):
+    model, path, X, digits = forest
+    mean, std = model.predict(X, return_std=True)
+    single = X.astype(np.float32).astype(np.float64)
+    found = run(path, X=single)
+    flips = (leaves(model, single) != leaves(model, X)).any(axis=(0, 2))
+    near = (np.abs(found["mean"] - mean) < NEAR) & (np.abs(found["std"] - std) < NEAR)
+    print(f"{flips.sum()} of {len(X)} rows flip a branch, {(~near).sum()} differ by more than {NEAR}.")
+    assert near[~flips].all()
+    if digits == 16:
+        assert near.mean() >= 0.999
+    else:
+        assert flips.mean() > 0.1, "the reason for doubles"
+
+
+@pytest.mark.parametrize("encoding", ["difference", "identity", "two-anchor"])
+@pytest.mark.parametrize("center", ["anchored", "estimator"])
+@pytest.mark.parametrize("base", [DecisionTreeRegressor(), ExtraTreesRegressor(5)])
+def test_regressors_of_every_kind(base, center, encoding, table, tmp_path):
+    X, y = table
+    words = {"encoding": encoding, "center": center, "calibrate": "cv", "random_state": 0}
+    # More anchors than rows: they repeat.
+    model = AnchoredRegressor(base, n_anchors=70, **words).fit(X[:50], y[:50])
+    mean, std = model.predict(X, return_std=True)
+    found = run(export_onnx(model, tmp_path / "model.onnx"), X=X)
+    np.testing.assert_allclose(found["mean"], mean, atol=1e-5)
+    np.testing.assert_allclose(found["std"], std, atol=1e-5)
+
+
+@pytest.mark.parametrize("center", ["anchored", "estimator"])
+@pytest.mark.parametrize("encoding", ["difference", "identity"])
+def test_missing_values_take_the_same_branches(encoding, center, table, tmp_path):
+    X, y = table
+    gaps = np.where(np.random.default_rng(0).random(X.shape) < 0.2, np.nan, X)
+    base = RandomForestRegressor(5)
+    model = AnchoredRegressor(base, n_anchors=20, encoding=encoding, center=center, random_state=0).fit(
+        gaps, y
+    )
+    mean, std = model.predict(gaps, return_std=True)
+    found = run(export_onnx(model, tmp_path / "model.onnx"), X=gaps)
+    np.testing.assert_allclose(found["mean"], mean, atol=1e-5)
+    np.testing.assert_allclose(found["std"], std, atol=1e-5)
+
+
+@pytest.mark.parametrize("center", ["anchored", "estimator"])
+@pytest.mark.parametrize("base", [DecisionTreeClassifier(max_depth=3), RandomForestClassifier(5)])
+def test_classifiers(base, center, labelled, tmp_path):
+    X, y = labelled
+    model = AnchoredClassifier(base, center=center, calibrate="cv", random_state=0).fit(X, y)
+    proba, std = model.predict_proba(X, return_std=True)
+    path = export_onnx(model, tmp_path / "model.onnx")
+    found = run(path, X=X)
+    np.testing.assert_allclose(found["mean"], proba, atol=1e-6)
+    np.testing.assert_allclose(found["std"], std, atol=1e-6)
+    about = onnxruntime.InferenceSession(path).get_modelmeta().custom_metadata_map
+    assert json.loads(about["classes"]) == ["blue", "green", "red"] and about["n_anchors"] == "20"
+
+
+def test_one_row_and_none(table, tmp_path):
+    X, y = table
+    model = AnchoredRegressor(DecisionTreeRegressor(), random_state=0).fit(X, y)
+    path = export_onnx(model, tmp_path / "model.onnx")
+    np.testing.assert_allclose(run(path, X=X[:1])["mean"], model.predict(X[:1]), atol=1e-6)
+    assert run(path, X=X[:0])["std"].shape == (0,)
+
+
+# -- tables -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def streets():
+    """Numbers and words with gaps, flags, dates, and so many words that rare ones share a column."""
+    rng = np.random.default_rng(0)
+    n = 300
+    frame = pd.DataFrame(
+        {
+            "town": rng.choice(["Ulm", "Bern", "Graz"], n),
+            "area": rng.uniform(20, 200, n).round(1),
+            "street": [f"street {int(k)}" for k in np.minimum(rng.geometric(0.08, n), 60)],
+            "new": rng.random(n) < 0.3,
+            "sold": pd.Timestamp("2024-01-01") + pd.to_timedelta(rng.integers(0, 700, n), unit="D"),
+        }
+    )
+    frame["price"] = 3 * frame.area + 50 * (frame.town == "Bern") + rng.normal(0, 9, n)
+    frame["size"] = np.where(frame.area > 110, "large", "small")
+    frame.loc[::17, "area"] = np.nan
+    frame.loc[::19, "town"] = None
+    return frame
+
+
+def inputs_of(model, frame):
+    """Return the inputs of the graph, as the notes of `export_onnx` say."""
+    X = model.schema.read(frame)
+    return {
+        column.name: X[[column.name]].to_numpy(dtype=object if column.kind == "word" else np.float64)
+        for column in model.schema.columns
+    }
+
+
+@pytest.mark.parametrize("base", ["tree", RandomForestRegressor(5)])
+def test_a_table_of_numbers(base, streets, tmp_path):
+    model = fit(streets.drop(columns="size"), "price", model=base)
+    fresh = streets.assign(town=streets.town.where(streets.index % 5 > 0, "Linz"), street="somewhere")
+    for frame in (streets, fresh):
+        found = run(export_onnx(model, tmp_path / "model.onnx"), **inputs_of(model, frame))
+        expected = model.predict(frame)
+        for name in ("prediction", "std", "lower", "upper"):
+            np.testing.assert_allclose(found[name], expected[name], rtol=1e-5)
+
+
+def test_columns_called_as_outputs_are(tmp_path):
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(rng.normal(size=(60, 3)), columns=["prediction", "std", "std_"])
+    table["y"] = table["prediction"] - table["std"]
+    model = fit(table, "y", model=DecisionTreeRegressor(random_state=0))
+    outputs = run(export_onnx(model, tmp_path / "m.onnx"), **inputs_of(model, table))
+    assert list(outputs) == ["prediction_", "std__", "lower", "upper"]
+    np.testing.assert_allclose(outputs["prediction_"], model.predict(table)["prediction"], rtol=NEAR)
+
+
+def test_a_date_comes_out_in_days_from_the_origin_in_the_metadata(streets, tmp_path):
+    model = fit(streets.drop(columns="size"), "sold", model="tree")
+    path = export_onnx(model, tmp_path / "model.onnx")
+    found, expected = run(path, **inputs_of(model, streets)), model.predict(streets)
+    about = onnxruntime.InferenceSession(path).get_modelmeta().custom_metadata_map
+    origin = pd.Timestamp(about["origin"]).tz_localize(None)
+    for name in ("prediction", "lower", "upper"):
+        apart = origin + pd.to_timedelta(found[name], unit="D") - expected[name]
+        assert apart.abs().max() < pd.Timedelta("1min")
+
+
+@pytest.mark.parametrize("center", ["anchored", "estimator"])
+def test_a_table_of_classes(center, streets, tmp_path):
+    model = fit(streets.drop(columns="price"), "size", model="tree", center=center)
+    found = run(export_onnx(model, tmp_path / "model.onnx"), **inputs_of(model, streets))
+    expected = model.predict(streets)
+    assert found["prediction"].tolist() == expected.prediction.tolist()
+    for k, name in enumerate(model.classes):
+        np.testing.assert_allclose(found["probability"][:, k], expected[f"probability_{name}"], atol=1e-6)
+        np.testing.assert_allclose(found["std"][:, k], expected[f"std_{name}"], atol=1e-6)
+
+
+@pytest.mark.parametrize("kept", [["area"], ["town"]])
+def test_columns_of_one_kind_alone(kept, streets, tmp_path):
+    model = fit(streets[[*kept, "price"]], "price", model="tree")
+    found = run(export_onnx(model, tmp_path / "model.onnx"), **inputs_of(model, streets))
+    np.testing.assert_allclose(found["prediction"], model.predict(streets).prediction, rtol=1e-5)
+
+
+# -- networks -----------------------------------------------------------------------------------------------
+
+
+def network(kind):
+    """Return an anchored network, trained for a step, with inputs."""
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    pytest.importorskip("onnxscript", reason="onnxscript is not installed")
+    from deltauq.nn import MLP, Anchored, ResNet20
+
+    torch.manual_seed(0)
+    layers = [torch.nn.Linear(3, 16), torch.nn.ReLU(), torch.nn.Linear(16, 4)]
+    x = torch.randn(64, 3)
+    if kind == "convolution":
+        net, x = Anchored(ResNet20(), 5), torch.randn(8, 3, 32, 32)
+    elif kind == "hidden":
+        net = Anchored(torch.nn.Sequential(*layers), 7, at="2")
+    elif kind == "both readings":
+        net = Anchored(torch.nn.Sequential(*layers), 7, mask=0.5, reading="both")
+    else:
+        net = Anchored(MLP(3, hidden=(32, 32)), 20, encoding=kind)
+    net.train()
+    net(x)
+    net.set_anchors(x)
+    return net, x
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kind", "link"),
+    [
+        ("difference", None),
+        ("two-anchor", "sigmoid"),
+        ("hidden", "softmax"),
+        ("both readings", "softmax"),
+        ("convolution", "softmax"),
+    ],
+)
+def test_networks(kind, link, tmp_path):
+    net, x = network(kind)
+    path = export_onnx(net, tmp_path / "net.onnx", link=link)
+    assert not list(tmp_path.glob("*.data")), "weights are inside"
+    assert net.training, "training may go on"
+    for n in (1, 2, 7):
+        posterior = net.posterior(3 * x[:n], link=link)
+        mean, var = posterior.mean, posterior.var
+        if link is not None:
+            mean, var = posterior.link_mean, posterior.link_var
+        found = run(path, x=(3 * x[:n]).numpy())
+        np.testing.assert_allclose(found["mean"], mean, atol=NEAR)
+        np.testing.assert_allclose(found["std"], var.sqrt(), atol=NEAR)
+
+
+# -- what cannot be exported --------------------------------------------------------------------------------
+
+
+def test_what_cannot_be_exported(table, tmp_path):
+    X, y = table
+    path = tmp_path / "model.onnx"
+    svm = AnchoredRegressor(SVR(), random_state=0).fit(X, y)
+    with pytest.raises(ValueError, match=r"takes trees and forests .* got SVR"):
+        export_onnx(svm, path)
+    two = AnchoredRegressor(DecisionTreeRegressor(), random_state=0).fit(X, np.column_stack([y, y]))
+    with pytest.raises(ValueError, match="takes one target, got 2"):
+        export_onnx(two, path)
+    with pytest.raises(ValueError, match="link is for networks"):
+        export_onnx(svm, path, link="softmax")
+    with pytest.raises(TypeError, match=r"takes a table model.* got DecisionTreeRegressor"):
+        export_onnx(DecisionTreeRegressor(), path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_missing_package_gets_one_line(table, tmp_path, monkeypatch):
+    X, y = table
+    model = AnchoredRegressor(DecisionTreeRegressor(), random_state=0).fit(X, y)
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    with pytest.raises(ImportError, match=re.escape(f"need onnx: {install_command('export')}.")):
+        export_onnx(model, tmp_path / "model.onnx")

@@ -1,0 +1,165 @@
+import re
+import shutil
+import subprocess
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+from deltauq import plots
+from deltauq.plots._colours import BLUE, DARK_PARTNERS
+from deltauq.plots.page import Code, Details, Figure, Section, Table, render_page
+
+SOURCES = {"src", "href", "srcset", "data", "poster", "action"}
+
+
+class Tags(HTMLParser):
+    """Collects the tags of a page, and every attribute that would fetch something."""
+
+    def __init__(self, html):
+        super().__init__()
+        self.open, self.seen, self.sources = [], [], []
+        self.feed(html)
+
+    def handle_starttag(self, tag, attrs):
+        self.seen.append(tag)
+        self.sources += [value for name, value in attrs if name in SOURCES]
+        if tag not in ("meta", "br", "link", "img"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+def figures():
+    x = np.linspace(0.1, 0.9, 5)
+    plane = (x, x)
+    points = np.column_stack([x, x])
+    labels = np.array([0, 1, 2, 0, 1])
+    return [
+        Figure(plots.mean_and_band(x, x, {"wide": x, "narrow": x / 2}, train=(x, x), anchors=x), "band"),
+        Figure(plots.error_by_spread(x, {"raw": x}), "error"),
+        Figure(plots.coverage_curves(x, {"raw": x / 2, "calibrated": x}), "coverage"),
+        Figure(plots.class_map(plane, np.eye(5, dtype=int), (points, labels), "abc"), "classes"),
+        Figure(plots.uncertainty_map(plane, np.eye(5), points), "heat"),
+    ]
+
+
+@pytest.fixture(scope="module")
+def html():
+    sections = [Section("First", ["Text", figures()]), Section("Second", [Table(["a", "b"], [["x", "1"]])])]
+    return render_page("Title", "Lead", sections, footer="End")
+
+
+def test_page_is_well_formed_and_asks_no_server_for_anything(html):
+    tags = Tags(html)
+    assert tags.open == []
+    assert tags.sources == []
+    assert "link" not in tags.seen and "img" not in tags.seen and "iframe" not in tags.seen
+    style = html[html.index("<style>") : html.index("</style>")]
+    assert "url(" not in style and "@import" not in style
+
+
+def test_policy_forbids_the_network(html):
+    (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', html)
+    assert policy.startswith("default-src 'none'") and "http" not in policy
+
+
+def test_text_is_shown_literally_with_backticks_as_code():
+    page = render_page("<b>", "a < b & `f(x)`", [Section("<i>", ["<script>alert(1)</script>", Code("a<b")])])
+    assert "<title>&lt;b&gt;</title>" in page
+    assert "a &lt; b &amp; <code>f(x)</code>" in page
+    assert "<script>" not in page
+    assert "a&lt;b" in page
+
+
+def test_a_figure_cannot_end_its_script_element():
+    figure = plots.coverage_curves(np.array([0.5]), {"</script><img src=http://x>": np.array([0.5])})
+    page = render_page("t", "l", [Section("s", [Figure(figure, "f")])])
+    assert Tags(page).sources == []
+
+
+def test_columns_of_numbers_are_aligned_and_others_are_not():
+    table = Table(
+        ["name", "n", "share", "mixed"], [["x", "1.5", "50%", "3"], ["y", "–", "< 0.001", "no"]], "cap"
+    )
+    page = render_page("t", "l", [Section("s", [table])])
+    assert re.findall(r'<th scope="col"( class="number")?>(\w+)', page) == [
+        ("", "name"),
+        (' class="number"', "n"),
+        (' class="number"', "share"),
+        ("", "mixed"),
+    ]
+    assert '<p class="caption">cap</p>' in page
+
+
+def test_an_empty_table_and_a_page_without_figures_are_fine():
+    page = render_page("t", "l", [Section("s", [Table(["a"], [])]), Section("empty")])
+    assert Tags(page).open == []
+    assert len(page) < 10_000  # no plotly inside
+
+
+def test_contents_lead_to_every_section_and_nowhere_else():
+    page = render_page("t", "l", [Section("One & two"), Section("Three")], contents=True)
+    assert Tags(page).open == []
+    assert re.findall(r'<a href="#([^"]*)">([^<]*)</a>', page) == [
+        ("section-1", "One &amp; two"),
+        ("section-2", "Three"),
+    ]
+    assert re.findall(r'<section id="([^"]*)">', page) == ["section-1", "section-2"]
+
+
+def test_parts_open_and_close_and_figures_in_them_are_drawn():
+    figure = Figure(
+        plots.coverage_curves(np.array([0.5]), {"a": np.array([0.5])}), "f", height=700, tall=True
+    )
+    page = render_page(
+        "t", "l", [Section("s", [Details("open `me`", [figure]), Details("x", ["y"], open=True)])]
+    )
+    assert Tags(page).open == []
+    assert "<details><summary>open <code>me</code></summary>" in page
+    assert "<details open><summary>x</summary>\n<p>y</p>" in page
+    assert "Plotly.react" in page and 'style="height:700px"' in page
+
+
+def test_a_bold_cell_is_bold_on_its_first_line_only():
+    table = Table(["a", "b"], [["x", "1 ± 2\n<small>"], ["y", "3"]], bold=frozenset({(0, 1)}))
+    page = render_page("t", "l", [Section("s", [table])])
+    assert "<b>1 ± 2</b><br><small>&lt;small&gt;</small>" in page
+    assert page.count("<b>") == 1 and '<td class="number">3</td>' in page
+
+
+def test_every_colour_has_one_dark_partner_that_differs():
+    assert all(light != dark for light, dark in DARK_PARTNERS.items())
+    assert len(set(DARK_PARTNERS.values())) == len(DARK_PARTNERS)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dark", [False, True])
+def test_a_browser_draws_every_figure_without_complaint(html, tmp_path, dark):
+    browser = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if browser is None:
+        pytest.skip("no chromium or chrome on this machine")
+    file = tmp_path / "page.html"
+    file.write_text(html, encoding="utf-8")
+    command = [
+        browser,
+        *("--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-sync"),
+        *("--disable-quic", "--disable-background-networking", "--disable-component-update"),
+        *(
+            f"--user-data-dir={tmp_path / 'profile'}",
+            "--virtual-time-budget=10000",
+            "--enable-logging=stderr",
+        ),
+        f"--blink-settings=preferredColorScheme={0 if dark else 1}",
+        "--dump-dom",
+        file.as_uri(),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    assert [line for line in done.stderr.splitlines() if "CONSOLE" in line] == []
+    dom = done.stdout
+    # Plotly keeps several layers of SVG per figure, and marks its container once it has drawn it.
+    assert dom.count("js-plotly-plot") >= len(figures())
+    colour = DARK_PARTNERS[BLUE] if dark else BLUE
+    rgb = ", ".join(str(int(colour[start : start + 2], 16)) for start in (1, 3, 5))
+    assert f"stroke: rgb({rgb})" in dom
