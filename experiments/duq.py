@@ -17,9 +17,9 @@ from deltauq.baselines._network import (
     refuse_criterion,
     require_labels,
 )
-from deltauq.baselines._sloped import with_slopes
 from deltauq.core import Posterior, StreamingPosterior
 from deltauq.nn.epochs import Batch, as_inputs
+from experiments.double_backward import use_double_backward
 
 
 class KernelNetwork(nn.Module):
@@ -222,7 +222,7 @@ class DUQ(NetworkBaseline):
     def _new_kernels(self, x: Tensor, y: Tensor, training: Training) -> KernelNetwork:
         """Return the network before training."""
         seed = training.recipe.seed
-        extractor = with_slopes(self._new_network(seed), training.recipe.compile).eval()
+        extractor = use_double_backward(self._new_network(seed), training.recipe.compile).eval()
         with torch.no_grad():
             features = extractor(as_inputs(x[:1], training.normalise, channels_last=False))
         if features.ndim != 2:

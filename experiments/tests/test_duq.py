@@ -13,6 +13,21 @@ def make():
     return MLP(2, 8, (32,))
 
 
+@pytest.fixture(autouse=True)
+def _repeatable():
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+
+
+@pytest.fixture
+def blobs():
+    """Three separate classes of 50 rows each in the plane."""
+    generator = torch.Generator().manual_seed(0)
+    y = torch.arange(150) % 3
+    centres = torch.tensor([[0.0, 2.0], [-1.7, -1.0], [1.7, -1.0]])
+    return centres[y] + 0.3 * torch.randn(150, 2, generator=generator), y
+
+
 @pytest.fixture
 def trained(blobs):
     recipe = Recipe(epochs=60, batch_size=50, lr=5e-3, schedule="linear")

@@ -1,4 +1,4 @@
-"""Layers with second derivatives of their own, against PyTorch's."""
+"""Layers with custom second derivatives agree with PyTorch's."""
 
 import copy
 import shutil
@@ -7,23 +7,23 @@ import pytest
 import torch
 from torch import nn
 
-from deltauq.baselines._sloped import SlopedBatchNorm2d, SlopedConv2d, with_slopes
+from experiments.double_backward import DoubleBackwardBatchNorm2d, DoubleBackwardConv2d, use_double_backward
 
 
 @pytest.mark.parametrize("stride", [1, 2])
 @pytest.mark.parametrize("bias", [True, False])
-def test_first_and_second_derivatives_are_right(stride, bias):
+def test_convolution_derivatives(stride, bias):
     torch.manual_seed(0)
-    layer = SlopedConv2d(nn.Conv2d(2, 3, 3, stride, 1, bias=bias)).double()
+    layer = DoubleBackwardConv2d(nn.Conv2d(2, 3, 3, stride, 1, bias=bias)).double()
     x = torch.randn(2, 2, 5, 6, dtype=torch.double, requires_grad=True)
-    words = layer.stride, layer.padding, layer.dilation
+    arguments = layer.stride, layer.padding, layer.dilation
     weight = layer.weight.detach().clone().requires_grad_()
     function = type(layer).forward.__globals__["_Convolution"].apply
-    assert torch.autograd.gradcheck(lambda x, w: function(x, w, words), (x, weight))
+    assert torch.autograd.gradcheck(lambda x, w: function(x, w, arguments), (x, weight))
 
     # Second derivatives as a penalty on slopes takes them: first by x, then by x and the weights.
     def slopes(x, w):
-        (slope,) = torch.autograd.grad(function(x, w, words).sin().sum(), x, create_graph=True)
+        (slope,) = torch.autograd.grad(function(x, w, arguments).sin().sum(), x, create_graph=True)
         return slope
 
     assert torch.autograd.gradcheck(slopes, (x, weight))
@@ -37,11 +37,11 @@ needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="PyTorch
     [False, pytest.param(True, marks=[pytest.mark.slow, needs_compiler])],
     ids=["eager", "compiled"],
 )
-def test_second_derivatives_of_a_normalisation_are_right(compiled):
+def test_normalisation_derivatives(compiled):
     torch.manual_seed(0)
     plain = nn.BatchNorm2d(2, momentum=0.3).double()
     nn.init.uniform_(plain.weight, 0.5, 2.0)
-    layer = SlopedBatchNorm2d(copy.deepcopy(plain), compiled)
+    layer = DoubleBackwardBatchNorm2d(copy.deepcopy(plain), compiled)
     x = torch.randn(3, 2, 2, 3, dtype=torch.double, requires_grad=True)
     assert torch.allclose(layer(x), plain(x), rtol=1e-12)
     for name, value in plain.state_dict().items():
@@ -60,20 +60,20 @@ def test_second_derivatives_of_a_normalisation_are_right(compiled):
     assert torch.autograd.gradcheck(slopes, (x, *parameters))
 
 
-def test_a_single_value_in_a_channel_is_refused_as_ever():
+def test_rejects_single_value_per_channel():
     with pytest.raises(ValueError, match="more than 1 value per channel"):
-        SlopedBatchNorm2d(nn.BatchNorm2d(3), compiled=False)(torch.randn(1, 3, 1, 1))
+        DoubleBackwardBatchNorm2d(nn.BatchNorm2d(3), compiled=False)(torch.randn(1, 3, 1, 1))
 
 
-def test_a_slope_in_the_weights_is_refused():
-    layer = SlopedConv2d(nn.Conv2d(1, 1, 3))
+def test_no_double_backward_through_weights():
+    layer = DoubleBackwardConv2d(nn.Conv2d(1, 1, 3))
     outputs = layer(torch.ones(1, 1, 4, 4)).sum()
     with pytest.raises(RuntimeError, match="not have been used"):
         torch.autograd.grad(outputs, layer.weight, create_graph=True)
 
 
 @pytest.mark.parametrize("precision", [torch.float32, torch.bfloat16])
-def test_a_penalty_on_slopes_has_the_same_gradients(precision):
+def test_gradient_penalty_matches_pytorch(precision):
     torch.manual_seed(0)
     plain = nn.Sequential(
         nn.Conv2d(3, 8, 3, 1, 1, bias=False),
@@ -82,17 +82,17 @@ def test_a_penalty_on_slopes_has_the_same_gradients(precision):
         nn.Conv2d(8, 4, 3, 2, 1),
         nn.Conv2d(4, 4, 3, groups=2),
     )
-    sloped = with_slopes(copy.deepcopy(plain))
-    assert type(sloped[1]) is SlopedBatchNorm2d
-    assert [type(layer) for layer in sloped if isinstance(layer, nn.Conv2d)] == [
-        SlopedConv2d,
-        SlopedConv2d,
+    replaced = use_double_backward(copy.deepcopy(plain))
+    assert type(replaced[1]) is DoubleBackwardBatchNorm2d
+    assert [type(layer) for layer in replaced if isinstance(layer, nn.Conv2d)] == [
+        DoubleBackwardConv2d,
+        DoubleBackwardConv2d,
         nn.Conv2d,
     ]
-    assert list(sloped.state_dict()) == list(plain.state_dict())
+    assert list(replaced.state_dict()) == list(plain.state_dict())
     x = torch.randn(4, 3, 8, 8).contiguous(memory_format=torch.channels_last)
     gradients = []
-    for net in (plain, sloped):
+    for net in (plain, replaced):
         with torch.autocast("cpu", torch.bfloat16, enabled=precision == torch.bfloat16):
             inputs = x.clone().requires_grad_()
             outputs = net(inputs).square().sum()
