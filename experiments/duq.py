@@ -19,7 +19,7 @@ from deltauq.baselines._network import (
 )
 from deltauq.baselines._sloped import with_slopes
 from deltauq.core import Posterior, StreamingPosterior
-from deltauq.nn.epochs import Batch, as_inputs
+from deltauq.nn.training import Batch, as_inputs
 
 
 class KernelNetwork(nn.Module):
