@@ -15,7 +15,7 @@ import torch
 from deltauq.baselines import DeepEnsemble, MCDropout
 from deltauq.inverse import Generator, search
 from deltauq.nn import Anchored
-from deltauq.nn.recipe import Recipe
+from deltauq.nn.training import Recipe
 from experiments.digit_runs import (
     DROPOUT,
     N_ANCHORS,

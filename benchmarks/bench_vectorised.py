@@ -9,9 +9,7 @@ from dataclasses import replace
 import torch
 
 from deltauq.nn import MLP, Anchored
-from deltauq.nn.engine import fit
-from deltauq.nn.recipe import Recipe
-from deltauq.nn.vectorised import fit_many
+from deltauq.nn.training import Recipe, fit, fit_many
 
 N_NETS, N_ROWS, EPOCHS = 10, 500, 10
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from deltauq.inverse import Generator
-    from deltauq.nn.recipe import Recipe
+    from deltauq.nn.training import Recipe
 
 VERSION = 3
 """Of everything in this file that arrays in the cache depend on and their configuration does not say."""
@@ -168,7 +168,7 @@ def classifier(seed: int, size: Size) -> nn.Module:
     import torch
     from torch import nn
 
-    from deltauq.nn.engine import fit
+    from deltauq.nn.training import fit
 
     torch.manual_seed(seed)
     net = nn.Sequential(
@@ -214,7 +214,7 @@ def forward_model(method: str, seed: int, size: Size) -> Any:
 
 def recipe(words: Mapping[str, Any], seed: int) -> Recipe:
     """Return a recipe of these words."""
-    from deltauq.nn.recipe import Recipe
+    from deltauq.nn.training import Recipe
 
     return Recipe(**words, batch_size=128, seed=seed)
 
@@ -264,7 +264,7 @@ def _trained(make: Callable[[], nn.Module], seed: int, size: Size) -> Any:
     """Return a new network that has learned to tell the thickness."""
     import torch
 
-    from deltauq.nn.engine import fit
+    from deltauq.nn.training import fit
 
     digits = training_digits(size.images, size.thickest)
     torch.manual_seed(seed)

@@ -18,7 +18,7 @@ from deltauq.baselines._network import (
     require_labels,
 )
 from deltauq.core import Posterior, StreamingPosterior
-from deltauq.nn.epochs import Batch, as_inputs
+from deltauq.nn.training import Batch, as_inputs
 from experiments.double_backward import use_double_backward
 
 

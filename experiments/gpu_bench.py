@@ -51,7 +51,7 @@ def run(cell: Cell, profile: str) -> Outcome:
 def _training(network: str, profile: str) -> dict[str, float]:
     """Return seconds an epoch, the first one left out, in which steps are compiled and recorded."""
     from deltauq.nn import Anchored
-    from deltauq.nn.engine import fit
+    from deltauq.nn.training import fit
 
     x, y, recipe = _task(profile)
     seconds = {}
@@ -66,7 +66,7 @@ def _task(profile: str) -> tuple[Any, Any, Any]:
     """Return images of noise, their classes, and the recipe they are learned by."""
     import torch
 
-    from deltauq.nn.recipe import Recipe
+    from deltauq.nn.training import Recipe
 
     on_gpu = torch.cuda.is_available()
     recipe = Recipe(
@@ -93,7 +93,7 @@ def _spent(network: str, profile: str) -> Outcome:
     from torch.profiler import ProfilerActivity
     from torch.profiler import profile as profiling
 
-    from deltauq.nn.engine import fit
+    from deltauq.nn.training import fit
 
     on_gpu = torch.cuda.is_available()
     recorded = profiling(activities=[ProfilerActivity.CUDA if on_gpu else ProfilerActivity.CPU])

@@ -17,8 +17,7 @@ from experiments.image_sets import HELD_OUT, Pictures, pictures
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from deltauq.nn.epochs import Objective
-    from deltauq.nn.recipe import Recipe
+    from deltauq.nn.training import Objective, Recipe
 
 CIFAR_MEAN, CIFAR_STD = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
 N_CLASSES = 10
@@ -73,7 +72,7 @@ def train(run: Run, checkpoint: Path | None = None) -> nn.Module:
     """Train the network of a run on CIFAR-10, from the checkpoint on where a killed run has left one."""
     import torch
 
-    from deltauq.nn.engine import fit
+    from deltauq.nn.training import fit
 
     given = training_pictures(run)
     x = torch.from_numpy(np.ascontiguousarray(given.images.transpose(0, 3, 1, 2)))
@@ -111,7 +110,7 @@ def as_tensor(images: np.ndarray, kind: Kind, device: Any) -> Tensor:
     """Return images of shape (n, 32, 32, 3), bytes or floats in [0, 1], as a network of a kind sees them."""
     import torch
 
-    from deltauq.nn.epochs import as_inputs
+    from deltauq.nn.training import as_inputs
 
     x = torch.from_numpy(np.array(images)).to(device).permute(0, 3, 1, 2)
     return as_inputs(x, normalisation(kind), channels_last=True)
@@ -216,7 +215,7 @@ def recipe_for_device(run: Run) -> Recipe:
     """Return the recipe, with what makes it fast where there is a GPU."""
     import torch
 
-    from deltauq.nn.recipe import Recipe
+    from deltauq.nn.training import Recipe
 
     on_gpu, schedule = torch.cuda.is_available(), run.schedule
     return Recipe(

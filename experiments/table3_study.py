@@ -145,7 +145,7 @@ def anchored_maker(setting: Setting) -> MakeSurrogate:
     from deltauq.bo import AnchoredSurrogate
     from deltauq.bo.transforms import clipped
     from deltauq.nn import MLP
-    from deltauq.nn.recipe import Recipe
+    from deltauq.nn.training import Recipe
 
     def network(d: int, m: int, scale: float) -> MLP:
         return MLP(d, m, (setting.width,), activation="silu", n_frequencies=32, fourier_scale=scale / d)

@@ -71,7 +71,7 @@ class AnchoredPerceptron:
         import torch
 
         from deltauq.nn import Anchored, anchored_loss
-        from deltauq.nn.engine import fit, supervised
+        from deltauq.nn.training import fit, supervised
 
         criterion = criterion_of(self.loss)
 
@@ -226,7 +226,7 @@ def measure(
     import torch
 
     from deltauq.nn.networks import MLP
-    from deltauq.nn.recipe import Recipe
+    from deltauq.nn.training import Recipe
 
     torch.set_num_threads(1)
     order = np.random.default_rng(cell["seed"]).permutation(train)

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from deltauq.nn import MLP
-from deltauq.nn.recipe import Recipe
+from deltauq.nn.training import Recipe
 from experiments.duq import DUQ, KernelNetwork
 
 

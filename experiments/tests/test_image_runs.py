@@ -7,7 +7,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from deltauq.nn.epochs import Batch  # noqa: E402
+from deltauq.nn.training import Batch  # noqa: E402
 from experiments import (  # noqa: E402
     ablation_anchors_images,
     ablation_prior,

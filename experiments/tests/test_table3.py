@@ -12,7 +12,7 @@ import torch
 from deltauq.bo import AnchoredSurrogate, GPSurrogate
 from deltauq.bo.posteriors import independent
 from deltauq.nn import MLP
-from deltauq.nn.recipe import Recipe
+from deltauq.nn.training import Recipe
 from experiments import ResultStore, run_experiment, sequential, table3, table3_study
 from experiments.data.functions import MAXIMISATIONS, OTHER_MAXIMISATIONS, Maximisation
 from experiments.result_tables import make_grid

@@ -8,8 +8,7 @@ from torch import nn
 
 from deltauq.baselines import DeepEnsemble
 from deltauq.nn import MLP, Anchored
-from deltauq.nn.engine import fit
-from deltauq.nn.recipe import Recipe
+from deltauq.nn.training import Recipe, fit
 
 RECIPE = Recipe(epochs=4, batch_size=32, lr=1e-2, seed=7)
 

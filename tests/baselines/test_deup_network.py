@@ -7,7 +7,7 @@ from torch import nn
 from deltauq.baselines import DEUPNetwork
 from deltauq.baselines.deup_network import error_surprise, expected_square
 from deltauq.nn import MLP
-from deltauq.nn.recipe import Recipe
+from deltauq.nn.training import Recipe
 
 
 def make():

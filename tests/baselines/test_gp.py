@@ -10,7 +10,7 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, WhiteKernel
 
 from deltauq.baselines import GaussianProcess
-from deltauq.nn.recipe import Recipe
+from deltauq.nn.training import Recipe
 
 
 def twin(x, y, model):

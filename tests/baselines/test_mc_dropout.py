@@ -9,7 +9,7 @@ from torch import nn
 from deltauq.baselines import MCDropout
 from deltauq.baselines.mc_dropout import SharedDropout, add_dropout
 from deltauq.nn import MLP, ResNet20
-from deltauq.nn.recipe import Recipe
+from deltauq.nn.training import Recipe
 
 RECIPE = Recipe(epochs=3, batch_size=32, lr=1e-2)
 

@@ -15,7 +15,7 @@ from deltauq.baselines import SVI, DeepEnsemble, DEUPNetwork, MCDropout, Tempera
 from deltauq.core import Posterior
 from deltauq.nn import MLP
 from deltauq.nn.losses import squared_error
-from deltauq.nn.recipe import Recipe
+from deltauq.nn.training import Recipe
 
 RECIPE = Recipe(epochs=2, batch_size=32, lr=1e-2, seed=1)
 SAMPLED = [DeepEnsemble, MCDropout, SVI]

@@ -8,7 +8,7 @@ from torch.distributions import Normal, kl_divergence
 from deltauq.baselines import SVI
 from deltauq.baselines.svi import VariationalLayer, VariationalNetwork, convert
 from deltauq.nn import MLP, ResNet20
-from deltauq.nn.recipe import Recipe
+from deltauq.nn.training import Recipe
 
 
 def spread(layer):

@@ -9,8 +9,7 @@ from torch.nn.functional import cross_entropy
 
 from deltauq.baselines import TemperatureNetwork
 from deltauq.nn import MLP
-from deltauq.nn.epochs import mix
-from deltauq.nn.recipe import Recipe
+from deltauq.nn.training import Recipe, derive_seed
 
 
 def noisy_classes(n):
@@ -26,7 +25,7 @@ def test_the_temperature_is_the_likeliest_for_rows_held_back():
     model.fit(x, y, Recipe(epochs=60, batch_size=50, lr=1e-2, seed=3))
     # An overfitted network is too sure of itself.
     assert model.scaler_.temperature_ > 1.2
-    held = torch.randperm(400, generator=torch.Generator().manual_seed(mix(3, -2)))[:100]
+    held = torch.randperm(400, generator=torch.Generator().manual_seed(derive_seed(3, -2)))[:100]
     logits = model.network_(x[held]).detach().double()
     best = minimize_scalar(lambda t: float(cross_entropy(logits / t, y[held])), (0.5, 5.0), (0.1, 50.0))
     assert model.scaler_.temperature_ == pytest.approx(best.x, rel=1e-4)

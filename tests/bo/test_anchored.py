@@ -17,7 +17,7 @@ from sklearn.exceptions import NotFittedError
 from deltauq._install import install_command
 from deltauq.bo import AnchoredSurrogate, AnchorPosterior, fit_together
 from deltauq.nn import MLP, Anchored
-from deltauq.nn.recipe import Recipe
+from deltauq.nn.training import Recipe
 
 SMALL = partial(MLP, hidden=(16, 16), activation="tanh")
 QUICK = Recipe(epochs=40, lr=1e-2)

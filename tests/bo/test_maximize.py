@@ -31,7 +31,7 @@ from deltauq.bo import (
     maximize,
 )
 from deltauq.nn import MLP
-from deltauq.nn.recipe import Recipe
+from deltauq.nn.training import Recipe
 
 SQUARE = [[0.0, 0.0], [1.0, 1.0]]
 SMALL = partial(AnchoredSurrogate, network=partial(MLP, hidden=(32, 32)), recipe=Recipe(epochs=100, lr=1e-2))

@@ -19,7 +19,7 @@ from deltauq import AnchoredRegressor
 from deltauq.bo import AnchoredSurrogate, GPSurrogate, Optimiser, SklearnSurrogate
 from deltauq.bo._optimiser import training_data
 from deltauq.nn import MLP
-from deltauq.nn.recipe import Recipe
+from deltauq.nn.training import Recipe
 
 SQUARE = [[0.0, 0.0], [1.0, 1.0]]
 SMALL = partial(AnchoredSurrogate, network=partial(MLP, hidden=(32, 32)), recipe=Recipe(epochs=100, lr=1e-2))

@@ -36,7 +36,7 @@ from deltauq.bo import (
 )
 from deltauq.bo.anchored import PAPER
 from deltauq.nn import MLP
-from deltauq.nn.recipe import Recipe
+from deltauq.nn.training import Recipe
 
 SHORT = {"network": partial(MLP, hidden=(16, 16)), "recipe": Recipe(epochs=40, lr=1e-2)}
 FOREST = AnchoredRegressor(RandomForestRegressor(3, random_state=0), n_anchors=10, random_state=0)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from deltauq.bo import AnchoredSurrogate, ClipWorst, DEUPSurrogate, GPSurrogate, Optimiser
-from deltauq.nn.recipe import Recipe
+from deltauq.nn.training import Recipe
 
 outcomes = arrays(
     np.float64,

@@ -6,7 +6,7 @@ import torch
 
 from deltauq.inverse import Generator, fit_generator
 from deltauq.inverse.generator import uniform
-from deltauq.nn.recipe import Recipe
+from deltauq.nn.training import Recipe
 
 
 def test_shape_and_range():

@@ -12,7 +12,7 @@ from deltauq.core import Posterior
 from deltauq.inverse import Generator, latents_of, scale_of, search
 from deltauq.inverse.search import FLOOR, laplace_loss
 from deltauq.nn import MLP, Anchored
-from deltauq.nn.recipe import Recipe
+from deltauq.nn.training import Recipe
 
 
 def identity(y, z):
@@ -199,7 +199,7 @@ def forwards():
     def network():
         return MLP(6, 1, (32, 32))
 
-    from deltauq.nn.engine import fit
+    from deltauq.nn.training import fit
 
     anchored = Anchored(network(), n_anchors=5)
     fit(anchored, x, y, recipe)

@@ -65,8 +65,7 @@ def test_training_and_lower_precision(net):
 
 
 def test_a_recorded_run_that_is_resumed_follows_its_schedule(tmp_path):
-    from deltauq.nn.engine import fit
-    from deltauq.nn.recipe import Recipe
+    from deltauq.nn.training import Recipe, fit
 
     generator = torch.Generator().manual_seed(0)
     x, y = torch.randn(256, 8, generator=generator), torch.randint(3, (256,), generator=generator)
@@ -93,8 +92,7 @@ def test_a_recorded_run_that_is_resumed_follows_its_schedule(tmp_path):
 
 def test_a_network_that_draws_its_own_anchors_is_trained_without_a_graph():
     from deltauq.nn import MLP, anchored_loss
-    from deltauq.nn.engine import fit
-    from deltauq.nn.recipe import Recipe
+    from deltauq.nn.training import Recipe, fit
 
     x = torch.randn(256, 4)
     net = Anchored(MLP(4, hidden=(32,)), 5)

@@ -10,9 +10,7 @@ from torch import nn
 from deltauq.nn import MLP, Anchored, AnchorPredictor, anchored_loss
 from deltauq.nn._inputs import Inputs
 from deltauq.nn._pairing import WithGiven
-from deltauq.nn.engine import fit
-from deltauq.nn.recipe import Recipe
-from deltauq.nn.vectorised import fit_many
+from deltauq.nn.training import Recipe, fit, fit_many
 
 T = 4
 """Tokens of a sequence."""

@@ -15,10 +15,17 @@ from sklearn.exceptions import NotFittedError
 from torch import Tensor, nn
 
 from deltauq.core import Posterior, StreamingPosterior
-from deltauq.nn.engine import check_data, fit, supervised
-from deltauq.nn.epochs import Batch, Objective, as_inputs
-from deltauq.nn.recipe import Recipe
-from deltauq.nn.vectorised import NotStackableError, fit_many
+from deltauq.nn.training import (
+    Batch,
+    NotStackableError,
+    Objective,
+    Recipe,
+    as_inputs,
+    check_data,
+    fit,
+    fit_many,
+    supervised,
+)
 
 BATCH_SIZE = 500
 """Rows in one pass of prediction."""
@@ -30,7 +37,7 @@ Criterion = Callable[[Tensor, Tensor], Tensor]
 
 @dataclass(frozen=True)
 class Training:
-    """How networks are to be trained; the words are those of `deltauq.nn.engine.fit`."""
+    """How networks are to be trained; the words are those of `deltauq.nn.training.fit`."""
 
     recipe: Recipe
     fabric: Fabric | None = None

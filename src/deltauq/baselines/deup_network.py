@@ -15,9 +15,8 @@ from deltauq.baselines._network import (
     require_numbers,
 )
 from deltauq.core import Posterior
-from deltauq.nn.engine import supervised
-from deltauq.nn.epochs import as_inputs, mix
 from deltauq.nn.losses import check_same_shape
+from deltauq.nn.training import as_inputs, derive_seed, supervised
 
 TINY = 1e-6
 """Smallest squared error that is predicted, in units of their mean."""
@@ -67,7 +66,7 @@ class DEUPNetwork(NetworkBaseline):
             raise ValueError(f"{self.n_folds} folds need as many rows, got {len(x)}.")
         seed = training.recipe.seed
         held, errors = self._errors_in_folds(x, y, training.part(0, 3))
-        net, error_net = self._new_network(seed), self._new_network(mix(seed, -1))
+        net, error_net = self._new_network(seed), self._new_network(derive_seed(seed, -1))
         training.part(1, 3).run(net, x, y)
         scale = errors.square().mean(0).sqrt().clamp_min(torch.finfo(errors.dtype).tiny ** 0.5)
         squares = (errors / scale).square()
@@ -77,7 +76,7 @@ class DEUPNetwork(NetworkBaseline):
     def _errors_in_folds(self, x: Tensor, y: Tensor, training: Training) -> tuple[Tensor, Tensor]:
         """Return the rows that were held out, of shape (m,), and their errors, of shape (m, n_outputs)."""
         seed = training.recipe.seed
-        shuffled = torch.randperm(len(x), generator=torch.Generator().manual_seed(mix(seed, -2)))
+        shuffled = torch.randperm(len(x), generator=torch.Generator().manual_seed(derive_seed(seed, -2)))
         size = len(x) // self.n_folds
         folds = shuffled[: size * self.n_folds].view(self.n_folds, size)
         others = torch.stack([shuffled.roll(-k * size)[size:] for k in range(self.n_folds)])

@@ -15,9 +15,7 @@ from torch import Tensor
 
 from deltauq.baselines._network import BATCH_SIZE, Progress, refuse_link, require_numbers
 from deltauq.core import Posterior
-from deltauq.nn.engine import check_data
-from deltauq.nn.epochs import mix
-from deltauq.nn.recipe import Recipe
+from deltauq.nn.training import Recipe, check_data, derive_seed
 
 
 class GaussianProcess:
@@ -76,7 +74,7 @@ class GaussianProcess:
                 "a Gaussian process needs x of shape (n, d) and y of shape (n, n_outputs), "
                 f"got {tuple(x.shape)} and {tuple(y.shape)}."
             )
-        generator = torch.Generator().manual_seed(mix(recipe.seed, -2))
+        generator = torch.Generator().manual_seed(derive_seed(recipe.seed, -2))
         self.rows_ = torch.randperm(len(x), generator=generator)[: self.max_rows]
         rows = self.rows_.to(x.device)
         x, y = x[rows].double(), y[rows].double()

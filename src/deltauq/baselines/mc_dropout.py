@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from deltauq.baselines._network import MakeNetwork, SampledBaseline, Training
-from deltauq.nn.epochs import mix
 from deltauq.nn.networks import ACTIVATIONS, ResNet18, ResNet20
+from deltauq.nn.training import derive_seed
 
 DROPOUTS = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)
 
@@ -166,7 +166,7 @@ class MCDropout(SampledBaseline):
 
         def sample(k: int) -> Callable[[Tensor], Tensor]:
             def function(x: Tensor) -> Tensor:
-                generator.manual_seed(mix(self.seed, k))
+                generator.manual_seed(derive_seed(self.seed, k))
                 before = generator.get_state()
                 with _every_layer_called():
                     outputs: Tensor = net(x)

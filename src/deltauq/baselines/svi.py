@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from deltauq.baselines._network import MakeNetwork, SampledBaseline, Training, refuse_criterion
-from deltauq.nn.epochs import Batch, mix
 from deltauq.nn.losses import check_same_shape
+from deltauq.nn.training import Batch, derive_seed
 
 TINY = 1e-12
 """Smallest variance of an output: the square root has no slope at zero, where dark pixels would put it."""
@@ -238,7 +238,7 @@ class SVI(SampledBaseline):
         net = self.network_
         try:
             for k in range(self.n_samples):
-                generator = torch.Generator().manual_seed(mix(self.seed, k))
+                generator = torch.Generator().manual_seed(derive_seed(self.seed, k))
                 for layer in net.layers:
                     layer.draw(generator)
                 yield net

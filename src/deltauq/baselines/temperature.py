@@ -17,7 +17,7 @@ from deltauq.baselines._network import (
     require_labels,
 )
 from deltauq.calibration import TemperatureScaler
-from deltauq.nn.epochs import as_inputs, mix
+from deltauq.nn.training import as_inputs, derive_seed
 
 
 class TemperatureNetwork(SampledBaseline):
@@ -64,7 +64,7 @@ class TemperatureNetwork(SampledBaseline):
         if n_held >= len(x):
             raise ValueError(f"held_out={self.held_out} leaves none of {len(x)} rows to train on.")
         seed = training.recipe.seed
-        shuffled = torch.randperm(len(x), generator=torch.Generator().manual_seed(mix(seed, -2)))
+        shuffled = torch.randperm(len(x), generator=torch.Generator().manual_seed(derive_seed(seed, -2)))
         held, kept = shuffled[:n_held], shuffled[n_held:]
         net = self._new_network(seed)
         training.run(net, x[kept], y[kept])

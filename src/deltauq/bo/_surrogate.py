@@ -20,9 +20,7 @@ from torch import Tensor, nn
 
 from deltauq.bo.posteriors import AnchorPosterior, as_gaussian
 from deltauq.bo.transforms import no_transform, outcome_transform_of
-from deltauq.nn.epochs import mix
-from deltauq.nn.recipe import Recipe
-from deltauq.nn.vectorised import fit_many
+from deltauq.nn.training import Recipe, derive_seed, fit_many
 
 Kind = Literal["ensemble", "gaussian"]
 KINDS = ("ensemble", "gaussian")
@@ -90,7 +88,7 @@ class Surrogate(Model):
         network.
         """
         if self.recipe is not None:
-            self.recipe = replace(self.recipe, seed=mix(self.recipe.seed, seed))
+            self.recipe = replace(self.recipe, seed=derive_seed(self.recipe.seed, seed))
         return self
 
     def fit(self) -> Self:

@@ -16,7 +16,7 @@ from deltauq.bo._last_layer import refit
 from deltauq.bo._surrogate import SampledSurrogate, train_nets
 from deltauq.core import AnchorPrior, Encoding, get_encoding, get_prior
 from deltauq.nn import MLP, Anchored
-from deltauq.nn.recipe import Recipe
+from deltauq.nn.training import Recipe
 
 MakeNetwork = Callable[[int, int], nn.Module]
 """``network(d, m)``: a new network of d inputs and m outputs."""

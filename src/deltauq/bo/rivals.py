@@ -22,8 +22,7 @@ from deltauq.bo._surrogate import SampledSurrogate, Surrogate, train_nets
 from deltauq.bo.anchored import PAPER_NETWORK, PAPER_RECIPE, MakeNetwork, require_maker
 from deltauq.bo.posteriors import independent
 from deltauq.bo.transforms import outcome_transform_of
-from deltauq.nn.epochs import mix
-from deltauq.nn.recipe import Recipe
+from deltauq.nn.training import Recipe, derive_seed
 
 Tensors = Sequence[Tensor]
 
@@ -229,7 +228,7 @@ class DEUPSurrogate(Surrogate):
         tiny = torch.finfo(errors[0].dtype).tiny ** 0.5
         scales = [error.square().mean(0).sqrt().clamp_min(tiny) for error in errors]
         squares = [(error / scale).square() for error, scale in zip(errors, scales, strict=True)]
-        error_nets = [s.baseline._new_network(mix(s.recipe.seed, -1)) for s in surrogates]
+        error_nets = [s.baseline._new_network(derive_seed(s.recipe.seed, -1)) for s in surrogates]
         train_nets(error_nets, held, squares, recipe, seeds, error_surprise)
         for surrogate, net, error_net, scale in zip(surrogates, nets, error_nets, scales, strict=True):
             surrogate.baseline.network_ = surrogate.net = net
@@ -300,7 +299,8 @@ def _errors_in_folds(
     n, n_folds = len(xs[0]), surrogates[0].baseline.n_folds
     size = n // n_folds
     orders = [
-        torch.randperm(n, generator=torch.Generator().manual_seed(mix(s.recipe.seed, -2))) for s in surrogates
+        torch.randperm(n, generator=torch.Generator().manual_seed(derive_seed(s.recipe.seed, -2)))
+        for s in surrogates
     ]
     parts = [
         (order.roll(-k * size)[size:], order[k * size :][:size]) for order in orders for k in range(n_folds)

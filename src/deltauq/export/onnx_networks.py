@@ -29,7 +29,7 @@ def network_graph(net: Any, link: str | None, about: dict[str, str]) -> Any:
     -------
     model : onnx ModelProto
     """
-    from deltauq.nn._inference import evaluating
+    from deltauq.nn import evaluating
 
     try:
         import_module("onnxscript")

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from deltauq.inverse.generator import Generate, latent_size, numbers_of
-from deltauq.nn._inference import evaluating
+from deltauq.nn import evaluating
 
 
 def latents_of(

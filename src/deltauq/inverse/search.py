@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from deltauq.core.representation import short_repr
 from deltauq.inverse.forward import Forward, Said, ask
 from deltauq.inverse.generator import Generate, latent_size, numbers_of, uniform
-from deltauq.nn._inference import evaluating
+from deltauq.nn import evaluating
 
 FLOOR = 0.01
 """Least scale b, in standard deviations of y: below it, log b would reward certainty without end."""

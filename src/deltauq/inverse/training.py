@@ -11,9 +11,7 @@ from torch.func import functional_call
 from torch.nn import functional as F
 
 from deltauq.inverse.generator import Generator, perceptron
-from deltauq.nn.engine import History, fit
-from deltauq.nn.epochs import Batch
-from deltauq.nn.recipe import Recipe
+from deltauq.nn.training import Batch, History, Recipe, fit
 
 SMOOTHNESS = 0.5
 """Weight of the critic's squared slope at real inputs, which keeps it from running away."""

@@ -7,6 +7,7 @@ except ImportError as error:
 
     raise ImportError(f"deltauq.nn needs PyTorch: {install_command('nn')}.") from error
 
+from deltauq.nn._inference import evaluating
 from deltauq.nn.anchored import Anchored
 from deltauq.nn.files import UnusableFileError, load, save
 from deltauq.nn.losses import anchored_loss, log_squared_error
@@ -22,6 +23,7 @@ __all__ = [
     "ResNet20",
     "UnusableFileError",
     "anchored_loss",
+    "evaluating",
     "load",
     "log_squared_error",
     "save",

@@ -8,7 +8,7 @@ import torch
 from lightning_fabric import Fabric
 from torch import Tensor, nn
 
-from deltauq.nn.epochs import Batch, Objective
+from deltauq.nn.training.loader import Batch, Objective
 
 WARMUP_STEPS = 3
 
@@ -20,6 +20,7 @@ class Step:
         self.fabric, self.net, self.optimizer, self.objective = fabric, net, optimizer, objective
 
     def __call__(self, batch: Batch) -> Tensor:
+        """Take one step on a batch and return its loss."""
         self.optimizer.zero_grad(set_to_none=True)
         loss = self.objective(self.net, batch)
         self.fabric.backward(loss)
@@ -56,6 +57,7 @@ class GraphedStep:
         self.stream = torch.cuda.Stream()
 
     def __call__(self, batch: Batch) -> Tensor:
+        """Take one step on a batch and return its loss."""
         if self.taken < WARMUP_STEPS:
             # Allocations and lazy initialisation have to be over before anything is recorded.
             self.taken += 1

@@ -19,11 +19,11 @@ from torch import Tensor, nn
 from deltauq.core import AnchorPrior
 from deltauq.nn._inputs import check_one_input
 from deltauq.nn._pairing import IN_BATCH
-from deltauq.nn._steps import GraphedStep, PairingWatch, Step
 from deltauq.nn.anchored import Anchored, check_tensor
-from deltauq.nn.epochs import Batch, Epochs, Objective, mix
 from deltauq.nn.losses import squared_error
-from deltauq.nn.recipe import Recipe, set_rate
+from deltauq.nn.training.loader import Batch, Epochs, Objective, derive_seed
+from deltauq.nn.training.recipe import Recipe, set_rate
+from deltauq.nn.training.steps import GraphedStep, PairingWatch, Step
 
 CHECKED_ROWS = 8
 """Inputs that show whether the right layer of a network is anchored."""
@@ -156,7 +156,7 @@ def fit(
             _check_ahead(net, epochs.inputs(CHECKED_ROWS))
         for epoch in range(len(history.losses), recipe.epochs):
             started = time.perf_counter()
-            torch.manual_seed(mix(recipe.seed, epoch))
+            torch.manual_seed(derive_seed(recipe.seed, epoch))
             module.train()
             loss = _run_epoch(step, epochs, epoch, optimizer, recipe, drop_last, fabric, after_step)
             history.losses.append(loss)

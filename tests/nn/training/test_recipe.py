@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from deltauq.nn.recipe import Recipe
+from deltauq.nn.training import Recipe
 
 
 def test_rates_follow_their_schedules():

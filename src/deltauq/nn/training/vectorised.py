@@ -17,9 +17,9 @@ from torch.func import functional_call, stack_module_state
 from deltauq.nn._inputs import check_one_input
 from deltauq.nn._pairing import IN_BATCH
 from deltauq.nn.anchored import Anchored
-from deltauq.nn.engine import check_data, check_labels, criterion_for, keep_anchors
-from deltauq.nn.epochs import draw_order, mix
-from deltauq.nn.recipe import Recipe, set_rate
+from deltauq.nn.training.engine import check_data, check_labels, criterion_for, keep_anchors
+from deltauq.nn.training.loader import derive_seed, draw_order
+from deltauq.nn.training.recipe import Recipe, set_rate
 
 
 class NotStackableError(ValueError):
@@ -101,7 +101,7 @@ def fit_many(
     history = []
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         for epoch in range(recipe.epochs):
-            torch.manual_seed(mix(recipe.seed, epoch))
+            torch.manual_seed(derive_seed(recipe.seed, epoch))
             orders = [
                 draw_order(
                     rows.shape[1],

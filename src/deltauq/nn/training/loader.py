@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from deltauq.nn.recipe import Recipe
+from deltauq.nn.training.recipe import Recipe
 
 BORDER = 4
 
@@ -94,7 +94,7 @@ def draw_order(
     -------
     order : Order
     """
-    generator = torch.Generator().manual_seed(mix(seed, epoch))
+    generator = torch.Generator().manual_seed(derive_seed(seed, epoch))
     shuffled = torch.randperm(n, generator=generator)
     size = min(batch_size, n)
     whole = n // size * size
@@ -198,7 +198,7 @@ class Epochs:
     def _inputs(self, rows: Tensor, epoch: int) -> Tensor:
         """Return the inputs of an epoch, in its order, as the network is to see them."""
         if self.recipe.augment:
-            generator = torch.Generator(self.x.device).manual_seed(mix(self.recipe.seed, epoch) + 1)
+            generator = torch.Generator(self.x.device).manual_seed(derive_seed(self.recipe.seed, epoch) + 1)
             x = crop_and_flip(self.x, rows, generator)
         else:
             x = self.x[rows]
@@ -254,6 +254,6 @@ def crop_and_flip(x: Tensor, rows: Tensor, generator: torch.Generator) -> Tensor
     return by_pixel.permute(0, 3, 1, 2)
 
 
-def mix(seed: int, epoch: int) -> int:
+def derive_seed(seed: int, epoch: int) -> int:
     """Return a seed for one epoch of one run."""
     return (seed * 1_000_003 + epoch * 7_919 + 17) % (2**62)

@@ -3,7 +3,8 @@
 import numpy as np
 import torch
 
-from deltauq.nn.epochs import as_inputs, crop_and_flip, draw_order
+from deltauq.nn.training import as_inputs
+from deltauq.nn.training.loader import crop_and_flip, draw_order
 
 
 def test_a_mask_hides_batches_as_often_as_asked():

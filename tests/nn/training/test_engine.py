@@ -12,10 +12,10 @@ import torch
 from torch import nn
 
 from deltauq.nn import MLP, Anchored, anchored_loss
-from deltauq.nn._steps import PairingWatch
-from deltauq.nn.engine import can_be_graphed, fit, share_of
-from deltauq.nn.epochs import Batch, Epochs, draw_order
-from deltauq.nn.recipe import Recipe
+from deltauq.nn.training import Batch, Recipe, fit
+from deltauq.nn.training.engine import can_be_graphed, share_of
+from deltauq.nn.training.loader import Epochs, draw_order
+from deltauq.nn.training.steps import PairingWatch
 
 RECIPE = Recipe(epochs=3, batch_size=16, lr=1e-2)
 
@@ -257,8 +257,7 @@ TWO_PROCESSES = """
 import sys, torch
 from lightning_fabric import Fabric
 from deltauq.nn import MLP, Anchored
-from deltauq.nn.engine import fit
-from deltauq.nn.recipe import Recipe
+from deltauq.nn.training import fit, Recipe
 devices = int(sys.argv[1])
 torch.set_num_threads(1)
 strategy = "ddp" if devices > 1 else "auto"
@@ -292,8 +291,7 @@ def test_two_processes_give_the_loss_curve_of_one(tmp_path):
 RESUMABLE = """
 import sys, time, torch
 from deltauq.nn import MLP, Anchored
-from deltauq.nn.engine import fit
-from deltauq.nn.recipe import Recipe
+from deltauq.nn.training import fit, Recipe
 torch.set_num_threads(1)
 torch.manual_seed(0)
 x = torch.randn(64, 3)

@@ -8,9 +8,7 @@ import torch
 from torch import nn
 
 from deltauq.nn import MLP, Anchored
-from deltauq.nn.engine import fit
-from deltauq.nn.recipe import Recipe
-from deltauq.nn.vectorised import NotStackableError, fit_many
+from deltauq.nn.training import NotStackableError, Recipe, fit, fit_many
 
 RECIPE = Recipe(epochs=4, batch_size=16, lr=1e-2, weight_decay=1e-3)
 
