@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from deltauq.cli.complaints import BadInput, check_writable, complaint_about
-from deltauq.cli.progress import counting_bar
+from deltauq.utils.progress import counting_bar
 from experiments import NAMES, ResultStore, get_experiment
 from experiments.summary import Account, take_account
 

@@ -113,7 +113,7 @@ def run_experiment(
     only : mapping of str to str, optional
         Run no other cells than those with these values, written as text.
     run : callable, optional
-        Where cells are run, instead of by processes of this machine: such as `deltauq.distributed.run_on_ray`.
+        Runs the cells instead of local processes, such as `deltauq.distributed.run_on_ray`.
 
     Yields
     ------

@@ -19,7 +19,7 @@ from experiments import (  # noqa: E402
 )
 from experiments.image_kinds import Anchors, Kind, Run, Schedule  # noqa: E402
 from experiments.image_sets import Pictures  # noqa: E402
-from experiments.result_tables import make_grid
+from experiments.result_tables import make_grid  # noqa: E402
 from experiments.results import ResultLine, ResultStore  # noqa: E402
 from experiments.summary import summarise  # noqa: E402
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from deltauq._install import install_command
+from deltauq.utils.install import install_command
 from experiments import ResultLine, ResultStore, get_experiment
 
 

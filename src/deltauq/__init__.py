@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from deltauq._version import __version__
+from deltauq.utils.lazy import attach
 
 if TYPE_CHECKING:
     from deltauq.assessment import assess
@@ -15,21 +15,14 @@ if TYPE_CHECKING:
 
 __all__ = ["AnchoredClassifier", "AnchoredRegressor", "Posterior", "__version__", "assess", "load"]
 
-# Loaded on first use, so that `import deltauq` costs next to nothing.
-_ROOMS = {
-    "AnchoredClassifier": "deltauq.estimators",
-    "AnchoredRegressor": "deltauq.estimators",
-    "Posterior": "deltauq.core",
-    "assess": "deltauq.assessment",
-    "load": "deltauq.export",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _ROOMS:
-        raise AttributeError(f"module 'deltauq' has no attribute {name!r}")
-    return getattr(import_module(_ROOMS[name]), name)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+# Imported on first use, so that `import deltauq` is fast.
+__getattr__, __dir__ = attach(
+    __name__,
+    {
+        "AnchoredClassifier": "deltauq.estimators",
+        "AnchoredRegressor": "deltauq.estimators",
+        "Posterior": "deltauq.core",
+        "assess": "deltauq.assessment",
+        "load": "deltauq.export",
+    },
+)

@@ -10,12 +10,12 @@ from lightning_fabric import Fabric
 from torch import nn
 
 import deltauq.baselines
-from deltauq._install import install_command
 from deltauq.baselines import SVI, DeepEnsemble, DEUPNetwork, MCDropout, TemperatureNetwork
 from deltauq.core import Posterior
 from deltauq.nn import MLP
 from deltauq.nn.losses import squared_error
 from deltauq.nn.training import Recipe
+from deltauq.utils.install import install_command
 
 RECIPE = Recipe(epochs=2, batch_size=32, lr=1e-2, seed=1)
 SAMPLED = [DeepEnsemble, MCDropout, SVI]

@@ -14,10 +14,10 @@ from botorch.models.ensemble import EnsembleModel
 from botorch.models.transforms import Log, Normalize, Standardize
 from sklearn.exceptions import NotFittedError
 
-from deltauq._install import install_command
 from deltauq.bo import AnchoredSurrogate, AnchorPosterior, fit_together
 from deltauq.nn import MLP, Anchored
 from deltauq.nn.training import Recipe
+from deltauq.utils.install import install_command
 
 SMALL = partial(MLP, hidden=(16, 16), activation="tanh")
 QUICK = Recipe(epochs=40, lr=1e-2)

@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 from sklearn.datasets import load_diabetes
 
-from deltauq._install import install_command
 from deltauq.tables.models import ModelWord
+from deltauq.utils.install import install_command
 
 WITHOUT = "import sys; sys.modules[{name!r}] = None; from deltauq.cli import main; main()"
 

@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from deltauq import __version__
-from deltauq._install import install_command
+from deltauq.utils.install import install_command
 
 # A package that is set to None in sys.modules cannot be imported, as if it were not installed.
 WITHOUT = "import sys; sys.modules[{name!r}] = None; from deltauq.cli import main; main()"

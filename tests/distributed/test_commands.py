@@ -10,11 +10,11 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from deltauq._install import install_command
 from deltauq.cli import main
 from deltauq.cli.folders import use_data
 from deltauq.distributed import ClusterError, predict_parts
 from deltauq.distributed.running import _result
+from deltauq.utils.install import install_command
 from experiments import ResultStore, get_experiment
 
 COMMAND = [sys.executable, "-m", "deltauq.cli"]

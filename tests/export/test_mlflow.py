@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from deltauq._install import install_command
 from deltauq.export import export_mlflow
 from deltauq.export.mlflow import require_pyfunc
 from deltauq.tables import ModelFolderError, fit
+from deltauq.utils.install import install_command
 
 
 @pytest.fixture(scope="module")

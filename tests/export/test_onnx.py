@@ -12,9 +12,9 @@ from sklearn.svm import SVR
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from deltauq import AnchoredClassifier, AnchoredRegressor
-from deltauq._install import install_command
 from deltauq.export import export_onnx
 from deltauq.tables import fit
+from deltauq.utils.install import install_command
 
 pytest.importorskip("onnx", reason="onnx is not installed")
 onnxruntime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")

@@ -9,8 +9,8 @@ import torch
 from torch import nn
 from torch.nn.utils.parametrizations import spectral_norm, weight_norm
 
-from deltauq._install import install_command
 from deltauq.nn import MLP, Anchored, anchored_loss
+from deltauq.utils.install import install_command
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from deltauq import plots
-from deltauq._install import install_command
+from deltauq.utils.install import install_command
 
 
 @pytest.fixture

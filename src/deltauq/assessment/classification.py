@@ -15,9 +15,9 @@ from sklearn.utils import check_random_state
 from deltauq.assessment.anchoring import Anchoring
 from deltauq.assessment.regression import has_seed
 from deltauq.baselines._base import seeded
-from deltauq.core.representation import short_repr
 from deltauq.estimators import AnchoredClassifier
 from deltauq.metrics import auroc, brier, ece, nll
+from deltauq.utils.formatting import short_repr
 
 N_MEMBERS = 3
 ROUNDING = 1e-9

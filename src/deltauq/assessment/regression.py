@@ -18,9 +18,9 @@ from deltauq.assessment.anchoring import Anchoring
 from deltauq.baselines import EnsembleRegressor, PlainRegressor, TreeSpreadRegressor
 from deltauq.calibration import ConformalRegressor
 from deltauq.core import Posterior
-from deltauq.core.representation import short_repr
 from deltauq.estimators import AnchoredRegressor
 from deltauq.metrics import coverage, mae, rmse, spearman, width
+from deltauq.utils.formatting import short_repr
 
 FORESTS = (RandomForestRegressor, ExtraTreesRegressor)
 ROUNDING = 1e-9

@@ -16,7 +16,7 @@ from deltauq.assessment.comparison import arrow
 from deltauq.assessment.measures import Measures
 from deltauq.assessment.terms import PYTHON, Terms
 from deltauq.assessment.verdict import Verdict, decide
-from deltauq.core.representation import short_repr
+from deltauq.utils.formatting import short_repr
 
 ARROWS = "↓ ↑: lower or higher than the plain model's by more than the noise, paired over the folds."
 LEGENDS = {

@@ -21,10 +21,10 @@ from deltauq.assessment.jobs import Problem, Task, measure, run
 from deltauq.assessment.regression import Regression
 from deltauq.assessment.result import Assessment
 from deltauq.assessment.splits import Split, make_splits
-from deltauq.core.representation import shown
 from deltauq.estimators import AnchoredRegressor
 from deltauq.estimators._bases import tags_of
 from deltauq.estimators._validation import validated
+from deltauq.utils.formatting import shown
 
 Tick = Callable[[int, int], None]
 

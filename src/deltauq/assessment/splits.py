@@ -16,7 +16,7 @@ from sklearn.model_selection import (
     train_test_split,
 )
 
-from deltauq.core.representation import shown
+from deltauq.utils.formatting import shown
 
 HELD_SHARE = 0.2
 """The part of the training rows that is left out to set the scale of intervals."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from deltauq._install import install_command
 from deltauq.baselines.deup import DEUPRegressor
 from deltauq.baselines.ensemble import EnsembleRegressor
 from deltauq.baselines.ngboost import NGBoostRegressor
 from deltauq.baselines.plain import PlainRegressor
 from deltauq.baselines.quantile_forest import QuantileForestRegressor
 from deltauq.baselines.tree_spread import TreeSpreadRegressor
+from deltauq.utils.install import install_command
 
 if TYPE_CHECKING:
     from deltauq.baselines.deep_ensemble import DeepEnsemble

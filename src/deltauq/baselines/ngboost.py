@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_random_state
 
-from deltauq._install import install_command
 from deltauq.baselines._base import BaselineRegressor, seeded
 from deltauq.core import Posterior
+from deltauq.utils.install import install_command
 
 
 class NGBoostRegressor(BaselineRegressor):

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from scipy.stats import norm
 
-from deltauq._install import install_command
 from deltauq.baselines._base import BaselineRegressor
 from deltauq.core import Posterior
+from deltauq.utils.install import install_command
 
 _ONE_SIGMA = float(norm.cdf(1.0))
 

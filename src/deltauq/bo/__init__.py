@@ -3,7 +3,7 @@
 try:
     import botorch as _botorch  # noqa: F401
 except ImportError as error:
-    from deltauq._install import install_command
+    from deltauq.utils.install import install_command
 
     raise ImportError(f"deltauq.bo needs BoTorch: {install_command('bo')}.") from error
 

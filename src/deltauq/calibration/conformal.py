@@ -12,7 +12,7 @@ from sklearn.exceptions import NotFittedError
 from deltauq.calibration._arrays import check_labels, on_host, to_numbers
 from deltauq.calibration._models import mean_and_std, probabilities
 from deltauq.core.encoding import Array
-from deltauq.core.representation import ShortRepr, shown
+from deltauq.utils.formatting import ShortRepr, shown
 
 HELD_SHARE = 5
 """One conformal row in so many is set aside to choose δ."""

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 
 from deltauq.cli.complaints import BadInput, check_writable, complaint_about, told_in_one_line
-from deltauq.cli.progress import counting_bar
 from deltauq.cli.reading import DecimalMark, chosen_reading, reading_options
 from deltauq.tables.models import ModelWord, build_model
 from deltauq.tables.problem import UserTable, load_table
+from deltauq.utils.progress import counting_bar
 
 if TYPE_CHECKING:
     from deltauq.assessment import Assessment

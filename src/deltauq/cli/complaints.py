@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from deltauq._install import install_command
+from deltauq.utils.install import install_command
 
 
 class BadInput(Exception):

@@ -9,9 +9,9 @@ from urllib.parse import urlsplit
 
 from deltauq.cli.complaints import BadInput
 from deltauq.cli.folders import use_data
-from deltauq.cli.progress import progress_bar
 from deltauq.data.files import cache_dir, data_dir
 from deltauq.data.inventory import DATA_DIRECTORY, DataSet, list_data_sets
+from deltauq.utils.progress import progress_bar
 
 GENUINE, ABSENT, CORRUPT, UNCHECKED = "genuine", "absent", "corrupt", "not checked"
 

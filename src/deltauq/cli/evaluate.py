@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from deltauq.cli.complaints import check_writable, complaint_about, told_in_one_line
-from deltauq.cli.progress import counting_bar
 from deltauq.cli.reading import DecimalMark, chosen_reading, reading_options
+from deltauq.utils.progress import counting_bar
 
 if TYPE_CHECKING:
     from deltauq.tables import Evaluation

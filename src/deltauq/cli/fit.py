@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from deltauq.cli.assess import TaskWord, read_train_anchors
 from deltauq.cli.complaints import BadInput, complaint_about, told_in_one_line
-from deltauq.cli.progress import counting_bar
 from deltauq.cli.reading import DecimalMark, chosen_reading, reading_options
 from deltauq.tables.models import ModelWord
+from deltauq.utils.progress import counting_bar
 
 if TYPE_CHECKING:
     from deltauq.tables import TableModel

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from deltauq.cli.backend import Backend, backend_options, chosen_run
 from deltauq.cli.complaints import BadInput, check_writable, complaint_about, told_in_one_line
-from deltauq.cli.progress import counting_bar
 from deltauq.cli.reading import DecimalMark, chosen_reading, reading_options
+from deltauq.utils.progress import counting_bar
 
 if TYPE_CHECKING:
     from deltauq.distributed.running import Run

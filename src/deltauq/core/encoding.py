@@ -11,7 +11,7 @@ from typing import Any
 
 from array_api_compat import array_namespace
 
-from deltauq.core.representation import shown
+from deltauq.utils.formatting import shown
 
 Array = Any
 """A NumPy or PyTorch array; anything the array API standard covers."""

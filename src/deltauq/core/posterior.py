@@ -9,7 +9,7 @@ from typing import Any
 from array_api_compat import array_namespace
 
 from deltauq.core.encoding import Array
-from deltauq.core.representation import short_repr
+from deltauq.utils.formatting import short_repr
 
 
 def sigmoid(logits: Array) -> Array:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from deltauq._install import install_command
+from deltauq.utils.install import install_command
 
 MONTHS = [
     *("january", "february", "march", "april", "may", "june"),

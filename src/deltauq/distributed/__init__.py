@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from deltauq.utils.lazy import attach
 
 if TYPE_CHECKING:
     from deltauq.distributed.prediction import predict_parts
@@ -11,20 +12,13 @@ if TYPE_CHECKING:
 
 __all__ = ["ClusterError", "predict_parts", "run_here", "run_on_ray"]
 
-# Loaded on first use: a sweep needs no tables.
-_FILES = {
-    "ClusterError": "running",
-    "predict_parts": "prediction",
-    "run_here": "running",
-    "run_on_ray": "running",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _FILES:
-        raise AttributeError(f"module 'deltauq.distributed' has no attribute {name!r}")
-    return getattr(import_module(f"deltauq.distributed.{_FILES[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+# Imported on first use: running cells needs no tables.
+__getattr__, __dir__ = attach(
+    __name__,
+    {
+        "ClusterError": "deltauq.distributed.running",
+        "predict_parts": "deltauq.distributed.prediction",
+        "run_here": "deltauq.distributed.running",
+        "run_on_ray": "deltauq.distributed.running",
+    },
+)

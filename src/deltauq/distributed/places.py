@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 from uuid import uuid4
 
-from deltauq._install import install_command
 from deltauq.tables.errors import TableError
 from deltauq.tables.files import complaints_of
+from deltauq.utils.install import install_command
 
 Written = TypeVar("Written")
 

@@ -13,7 +13,7 @@ from itertools import islice
 from types import ModuleType
 from typing import Any, TypeVar
 
-from deltauq._install import install_command
+from deltauq.utils.install import install_command
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")

@@ -14,7 +14,6 @@ from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import _check_feature_names, _check_sample_weight, check_is_fitted, column_or_1d
 
 from deltauq.core import Posterior, get_encoding, get_prior
-from deltauq.core.representation import ShortRepr, shown
 from deltauq.estimators._bases import (
     accepts_nan,
     fit_plain,
@@ -41,6 +40,7 @@ from deltauq.estimators._validation import (
     validated,
     warn_if_alone,
 )
+from deltauq.utils.formatting import ShortRepr, shown
 
 
 class BaseAnchored(ShortRepr, MetaEstimatorMixin, BaseEstimator):

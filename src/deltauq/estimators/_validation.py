@@ -15,8 +15,8 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
 from deltauq.core import AnchorPrior, KMeansPrior, NormalPrior
-from deltauq.core.representation import shown
 from deltauq.estimators._bases import accepts_nan, encoding_advice, takes_weights, weight_keyword
+from deltauq.utils.formatting import shown
 
 NAN_ADVICE = (
     "does not accept: fill it first, as in make_pipeline(SimpleImputer(), <anchored estimator>), or anchor a "

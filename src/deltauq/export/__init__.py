@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from deltauq.export.files import load
+from deltauq.utils.lazy import attach
 
 if TYPE_CHECKING:
     from deltauq.export.mlflow import export_mlflow
@@ -13,15 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["export_mlflow", "export_onnx", "load"]
 
-# Loaded on first use: reading a model needs nothing of what writes it for others.
-_FILES = {"export_mlflow": "mlflow", "export_onnx": "onnx"}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _FILES:
-        raise AttributeError(f"module 'deltauq.export' has no attribute {name!r}")
-    return getattr(import_module(f"deltauq.export.{_FILES[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+# Imported on first use: loading a model needs none of the exporters.
+__getattr__, __dir__ = attach(
+    __name__, {"export_mlflow": "deltauq.export.mlflow", "export_onnx": "deltauq.export.onnx"}
+)

@@ -10,9 +10,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from deltauq._install import install_command
 from deltauq._version import __version__
 from deltauq.tables import TableModel, load
+from deltauq.utils.install import install_command
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from deltauq._install import install_command
+from deltauq.utils.install import install_command
 
 EXTRA = "export"
 OPSET, ML_OPSET, IR_VERSION = 18, 3, 9

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
-from deltauq._install import install_command
 from deltauq.export.onnx_graph import EXTRA, OPSET, ROWS
+from deltauq.utils.install import install_command
 
 INPUT, OUTPUTS = "x", ("mean", "std")
 

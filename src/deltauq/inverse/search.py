@@ -12,10 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from deltauq.core.representation import short_repr
 from deltauq.inverse.forward import Forward, Said, ask
 from deltauq.inverse.generator import Generate, latent_size, numbers_of, uniform
 from deltauq.nn import evaluating
+from deltauq.utils.formatting import short_repr
 
 FLOOR = 0.01
 """Least scale b, in standard deviations of y: below it, log b would reward certainty without end."""

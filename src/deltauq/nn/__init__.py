@@ -3,7 +3,7 @@
 try:
     import torch as _torch  # noqa: F401
 except ImportError as error:
-    from deltauq._install import install_command
+    from deltauq.utils.install import install_command
 
     raise ImportError(f"deltauq.nn needs PyTorch: {install_command('nn')}.") from error
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from deltauq._install import install_command
 from deltauq.plots import _colours as colours
+from deltauq.utils.install import install_command
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from deltauq.utils.lazy import attach
 
 if TYPE_CHECKING:
     from deltauq.tables.errors import ModelFolderError, TableError
@@ -25,25 +26,18 @@ __all__ = [
     "predict_file",
 ]
 
-# Loaded on first use: the command line needs the words of this room before it needs scikit-learn.
-_FILES = {
-    "Evaluation": "evaluation",
-    "ModelFolderError": "errors",
-    "Predicted": "streaming",
-    "TableError": "errors",
-    "TableModel": "model",
-    "evaluate": "evaluation",
-    "fit": "fitting",
-    "load": "folder",
-    "predict_file": "streaming",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _FILES:
-        raise AttributeError(f"module 'deltauq.tables' has no attribute {name!r}")
-    return getattr(import_module(f"deltauq.tables.{_FILES[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+# Imported on first use: the command line needs the options of this package before it needs scikit-learn.
+__getattr__, __dir__ = attach(
+    __name__,
+    {
+        "Evaluation": "deltauq.tables.evaluation",
+        "ModelFolderError": "deltauq.tables.errors",
+        "Predicted": "deltauq.tables.streaming",
+        "TableError": "deltauq.tables.errors",
+        "TableModel": "deltauq.tables.model",
+        "evaluate": "deltauq.tables.evaluation",
+        "fit": "deltauq.tables.fitting",
+        "load": "deltauq.tables.folder",
+        "predict_file": "deltauq.tables.streaming",
+    },
+)

@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from importlib import import_module
 from types import ModuleType
 
-from deltauq._install import install_command
+from deltauq.utils.install import install_command
 
 EXTRA = "tables"
 LONGEST = 800

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.stats import binom
 
-from deltauq.core.representation import short_repr
 from deltauq.data.files import written_whole
 from deltauq.tables.apart import Difference, set_apart
 from deltauq.tables.errors import TableError, did_you_mean, require_pandas
@@ -44,6 +43,7 @@ from deltauq.tables.schema import (
 )
 from deltauq.tables.slices import Worse, cut, worst
 from deltauq.tables.text import FLAGS, is_text, plain_text, read_dates, read_numbers
+from deltauq.utils.formatting import short_repr
 
 if TYPE_CHECKING:
     import pandas as pd

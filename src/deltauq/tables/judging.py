@@ -9,7 +9,6 @@ import numpy as np
 from scipy.stats import binom
 
 from deltauq.core import Posterior
-from deltauq.core.representation import short_repr
 from deltauq.metrics import (
     accuracy,
     auroc,
@@ -27,6 +26,7 @@ from deltauq.metrics import (
 from deltauq.tables.errors import TableError
 from deltauq.tables.model import TableModel, error_probability, error_std
 from deltauq.tables.risk import LEVELS
+from deltauq.utils.formatting import short_repr
 
 COVERAGES = np.array([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99])
 N_GROUPS = 10

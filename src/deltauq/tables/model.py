@@ -14,7 +14,6 @@ from scipy.special import ndtri
 
 from deltauq.calibration import ConformalClassifier, ConformalRegressor
 from deltauq.core import Posterior
-from deltauq.core.representation import short_repr
 from deltauq.estimators import AnchoredClassifier, AnchoredRegressor
 from deltauq.tables.errors import TableError, require_pandas
 from deltauq.tables.files import read_frame
@@ -22,6 +21,7 @@ from deltauq.tables.problem import REGRESSION
 from deltauq.tables.risk import RiskScale, reverse_scores
 from deltauq.tables.schema import Schema, dates
 from deltauq.tables.text import check_formats
+from deltauq.utils.formatting import short_repr
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -47,7 +47,7 @@ def _origin() -> dict[str, Any]:
         noted = distribution(NAME).read_text("direct_url.json")
     except PackageNotFoundError:
         # Run from its sources, which were not installed.
-        return {"url": Path(__file__).parents[2].as_uri(), "dir_info": {}}
+        return {"url": Path(__file__).parents[3].as_uri(), "dir_info": {}}
     return json.loads(noted) if noted else {}
 
 

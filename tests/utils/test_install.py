@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from deltauq._install import install_command
+from deltauq.utils.install import install_command
 
-SOURCES = Path(__file__).parents[1]
+SOURCES = Path(__file__).parents[2]
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ import deltauq
 from deltauq import AnchoredClassifier, AnchoredRegressor
 from deltauq.calibration import ConformalClassifier, ConformalRegressor
 from deltauq.core import SetPrior
-from deltauq.core.representation import short_repr, shown
+from deltauq.utils.formatting import short_repr, shown
 
 SECRET = 0.8765
 """In every row of the data."""

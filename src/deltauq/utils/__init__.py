@@ -1,0 +1,1 @@
+"""Helpers that every package of deltauq may use; none of them knows about anchoring."""
