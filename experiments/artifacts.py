@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from deltauq.data.files import cache_dir, written_whole
+from deltauq.data.files import cache_dir
+from deltauq.utils.filesystem import atomic_write
 
 
 def shared_file(
@@ -41,7 +42,7 @@ def shared_file(
     path.parent.mkdir(parents=True, exist_ok=True)
     with _locked(path.with_name(f"{path.name}.lock")):
         if not path.exists():
-            with written_whole(path) as whole:
+            with atomic_write(path) as whole:
                 write(whole)
     return path
 

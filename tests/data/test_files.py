@@ -12,7 +12,6 @@ from deltauq.data.files import (
     cached_array,
     locate,
     obtain,
-    written_whole,
 )
 
 CONTENT = b"some bytes" * 1000
@@ -89,13 +88,6 @@ def test_an_altered_file_in_the_data_directory_is_refused(places):
 def test_a_file_that_cannot_be_had_says_where_to_put_it(places, url):
     with pytest.raises(DataUnavailableError, match=f"file.bin .* put it into {places[0]}"):
         obtain(RemoteFile("file.bin", MD5, url))
-
-
-def test_a_file_appears_only_when_whole(tmp_path):
-    with pytest.raises(RuntimeError), written_whole(tmp_path / "file") as part:
-        part.write_text("half")
-        raise RuntimeError
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_arrays_are_made_once_and_then_mapped(places):

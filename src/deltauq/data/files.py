@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import os
-import tempfile
 import urllib.request
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from deltauq.utils.filesystem import atomic_write
 
 BLOCK = 1 << 20
 
@@ -100,7 +100,7 @@ def download(file: RemoteFile, progress: Progress | None = None) -> Path:
     if file.url is None:
         raise unavailable(file.name)
     target = cache_dir() / file.name
-    with written_whole(target) as part:
+    with atomic_write(target) as part:
         try:
             with urllib.request.urlopen(file.url, timeout=30) as response, part.open("wb") as stream:
                 total = int(response.headers.get("Content-Length") or 0)
@@ -123,24 +123,10 @@ def unavailable(name: str) -> DataUnavailableError:
     return DataUnavailableError(f"{name} is not here and cannot be downloaded: put it into {place}.")
 
 
-@contextmanager
-def written_whole(target: Path) -> Iterator[Path]:
-    """Give a temporary path beside the target, and move it there when the block ends well."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent)
-    os.close(descriptor)
-    part = Path(name)
-    try:
-        yield part
-        os.replace(part, target)
-    finally:
-        part.unlink(missing_ok=True)
-
-
 def cached_array(name: str, make: Callable[[], Any]) -> np.ndarray:
     """Return an array memory-mapped from the cache, made and written there at the first call."""
     path = cache_dir() / f"{name}.npy"
     if not path.exists():
-        with written_whole(path) as part, part.open("wb") as stream:
+        with atomic_write(path) as part, part.open("wb") as stream:
             np.save(stream, make(), allow_pickle=False)
     return np.load(path, mmap_mode="r", allow_pickle=False)

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from deltauq._version import __version__
-from deltauq.data.files import written_whole
 from deltauq.distributed.parts import Part, list_parts, naming, open_part
 from deltauq.distributed.places import OutputFolder
 from deltauq.distributed.running import ClusterError, Run, run_on_ray
@@ -22,8 +21,8 @@ from deltauq.tables.errors import ModelFolderError, TableError
 from deltauq.tables.files import complaints_of, open_parquet
 from deltauq.tables.folder import FILES, load, read_metadata
 from deltauq.tables.model import TableModel
-from deltauq.tables.rights import give_usual_rights
 from deltauq.tables.streaming import Predicted, Tally, check_columns, predict_stream
+from deltauq.utils.filesystem import atomic_write
 
 MANIFEST = "_manifest.json"
 """Its name begins as those that readers of Parquet folders pass over."""
@@ -249,9 +248,8 @@ def _finish(
     }
 
     def write(path: Path) -> None:
-        with written_whole(path) as part:
+        with atomic_write(path) as part:
             part.write_text(json.dumps(manifest, indent=1, ensure_ascii=False), encoding="utf-8")
-            give_usual_rights(part)
 
     folder.put(MANIFEST, write)
 

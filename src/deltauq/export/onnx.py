@@ -10,12 +10,11 @@ from typing import Any
 import numpy as np
 
 from deltauq._version import __version__
-from deltauq.data.files import written_whole
 from deltauq.estimators import AnchoredClassifier, AnchoredRegressor
 from deltauq.export.onnx_graph import Graph, require_onnx
 from deltauq.export.onnx_trees import add_posterior, check_exportable
 from deltauq.tables import TableModel
-from deltauq.tables.rights import give_usual_rights
+from deltauq.utils.filesystem import atomic_write
 
 
 def export_onnx(model: Any, path: str | PathLike[str], *, link: str | None = None) -> Path:
@@ -63,9 +62,8 @@ def export_onnx(model: Any, path: str | PathLike[str], *, link: str | None = Non
         proto = _of_estimator(model)
     else:
         proto = _of_network(model, link)
-    with written_whole(path) as part:
+    with atomic_write(path) as part:
         part.write_bytes(proto.SerializeToString())
-        give_usual_rights(part)
     return path
 
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.stats import binom
 
-from deltauq.data.files import written_whole
 from deltauq.tables.apart import Difference, set_apart
 from deltauq.tables.errors import TableError, did_you_mean, require_pandas
 from deltauq.tables.files import read_frame
@@ -28,7 +27,6 @@ from deltauq.tables.judging import (
 )
 from deltauq.tables.model import TableModel
 from deltauq.tables.problem import REGRESSION
-from deltauq.tables.rights import give_usual_rights
 from deltauq.tables.schema import (
     DATE,
     NUMBER,
@@ -43,6 +41,7 @@ from deltauq.tables.schema import (
 )
 from deltauq.tables.slices import Worse, cut, worst
 from deltauq.tables.text import FLAGS, is_text, plain_text, read_dates, read_numbers
+from deltauq.utils.filesystem import atomic_write
 from deltauq.utils.formatting import short_repr
 
 if TYPE_CHECKING:
@@ -180,9 +179,8 @@ class Evaluation:
     def save_html(self, path: str | PathLike[str], title: str = "") -> Path:
         """Write the page of `to_html` to a file and return its path."""
         path = Path(path)
-        with written_whole(path) as part:
+        with atomic_write(path) as part:
             part.write_text(self.to_html(title), encoding="utf-8")
-            give_usual_rights(part)
         return path
 
 

@@ -26,10 +26,10 @@ from deltauq.tables.errors import ModelFolderError, require_pandas, require_skop
 from deltauq.tables.metadata import check_metadata
 from deltauq.tables.model import Fitted, TableModel
 from deltauq.tables.problem import CLASSIFICATION, REGRESSION
-from deltauq.tables.rights import give_usual_rights
 from deltauq.tables.risk import RiskScale
 from deltauq.tables.schema import WORD, Column, Schema
 from deltauq.tables.soundness import check_estimators, check_trees
+from deltauq.utils.filesystem import set_default_permissions
 
 FORMAT, FORMAT_VERSION = "deltauq.table", 2
 METADATA, LEARNT, SCHEMA = "metadata.json", "model.skops", "schema.json"
@@ -99,7 +99,7 @@ def _swap_in(place: Path, files: dict[str, bytes]) -> None:
     aside = part.with_suffix(".old")
     try:
         _write(part, files)
-        give_usual_rights(part)
+        set_default_permissions(part)
         if place.exists():
             os.replace(place, aside)
         os.replace(part, place)

@@ -10,13 +10,12 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from deltauq.data.files import written_whole
 from deltauq.tables.errors import TableError, did_you_mean
 from deltauq.tables.files import TableStream, open_table, to_frame
 from deltauq.tables.model import TableModel
-from deltauq.tables.rights import give_usual_rights
 from deltauq.tables.risk import LEVELS
 from deltauq.tables.writing import Writer, is_output
+from deltauq.utils.filesystem import atomic_write
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -178,7 +177,7 @@ def predict_stream(
     check_columns(model, stream, keep, strict)
     tally = Tally(ignored=_ignored(model, stream, keep))
     with ExitStack() as stack:
-        part = stack.enter_context(written_whole(out))
+        part = stack.enter_context(atomic_write(out))
         writer = stack.enter_context(Writer(part, out))
         for batch in stream.batches:
             first_row = stream.first_row + tally.rows
@@ -193,7 +192,6 @@ def predict_stream(
         if footer is not None:
             writer.describe(footer(tally))
         writer.close()
-        give_usual_rights(part)
     return tally
 
 
