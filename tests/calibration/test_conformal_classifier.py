@@ -12,12 +12,12 @@ from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
 from deltauq import AnchoredClassifier
-from deltauq.calibration import ConformalClassifier
+from deltauq.calibration import ConformalClassifier, classification_scores
 from deltauq.core import StreamingPosterior
 
 
-class Told:
-    """A model that is told what to say: X holds the probabilities."""
+class Precomputed:
+    """A model whose inputs are its probabilities."""
 
     def __init__(self, classes=None):
         if classes is not None:
@@ -27,12 +27,12 @@ class Told:
         return np.asarray(X)
 
 
-def told(n, rng, c=4):
-    """Return probabilities that are only roughly right, and labels."""
+def predictions(n, rng, c=4):
+    """Return inexact probabilities, and labels."""
     right = rng.dirichlet(np.full(c, 0.4), size=n)
     labels = np.minimum((rng.random((n, 1)) > np.cumsum(right, axis=1)).sum(axis=1), c - 1)
-    said = right**0.7 * rng.gamma(5.0, size=(n, c))
-    return said / said.sum(axis=1, keepdims=True), labels
+    noisy = right**0.7 * rng.gamma(5.0, size=(n, c))
+    return noisy / noisy.sum(axis=1, keepdims=True), labels
 
 
 def digits():
@@ -42,19 +42,19 @@ def digits():
 
 
 @pytest.mark.parametrize(("n", "coverage"), [(60, 0.9), (19, 0.7)])
-def test_coverage_is_what_the_theorem_says(n, coverage):
+def test_coverage(n, coverage):
     rng = np.random.default_rng(0)
     rates = []
     for _ in range(200):
-        conformal = ConformalClassifier(Told()).conformalize(*told(n, rng))
-        X, y = told(200, rng)
+        conformal = ConformalClassifier(Precomputed()).conformalize(*predictions(n, rng))
+        X, y = predictions(200, rng)
         rates.append(conformal.predict_set(X, coverage)[np.arange(200), y].mean())
     error = np.std(rates) / np.sqrt(200)
     assert abs(np.mean(rates) - np.ceil((n + 1) * coverage) / (n + 1)) < 3 * error
 
 
 @pytest.mark.parametrize("coverage", [0.8, 0.9, 0.95, 0.99])
-def test_sets_are_those_of_mapie(coverage):
+def test_sets_match_mapie(coverage):
     X, y = digits()
     model = LogisticRegression(max_iter=2000).fit(X[:300], y[:300])
     theirs = SplitConformalClassifier(model, confidence_level=coverage, conformity_score="lac", prefit=True)
@@ -66,7 +66,7 @@ def test_sets_are_those_of_mapie(coverage):
 @pytest.mark.parametrize(
     "base", [RandomForestClassifier(5), LinearSVC(), DecisionTreeClassifier()], ids=["forest", "svm", "tree"]
 )
-def test_anchored_classifiers_cover_real_labels(base):
+def test_coverage_of_real_labels(base):
     X, y = digits()
     model = AnchoredClassifier(base, n_anchors=5, n_train_anchors=3, random_state=0).fit(X[:300], y[:300])
     sets = ConformalClassifier(model).conformalize(X[300:800], y[300:800]).predict_set(X[800:], 0.9)
@@ -74,20 +74,20 @@ def test_anchored_classifiers_cover_real_labels(base):
     assert sets[np.arange(997), y[800:]].mean() > 0.87
 
 
-def test_sets_grow_with_the_coverage_until_they_are_full():
+def test_sets_grow_with_coverage_until_full():
     rng = np.random.default_rng(0)
-    conformal = ConformalClassifier(Told()).conformalize(*told(20, rng))
-    X, _ = told(50, rng)
+    conformal = ConformalClassifier(Precomputed()).conformalize(*predictions(20, rng))
+    X, _ = predictions(50, rng)
     sets = [conformal.predict_set(X, coverage) for coverage in (0.3, 0.6, 0.95)]
     assert np.all(sets[0] <= sets[1]) and np.all(sets[1] <= sets[2])
-    with pytest.warns(UserWarning, match="at least 49 scored rows, but there are 20: every set is full"):
+    with pytest.warns(UserWarning, match="takes at least 49 scored rows, but there are 20"):
         assert conformal.predict_set(X, 0.98).all()
 
 
-def test_no_set_need_be_empty():
+def test_allow_empty():
     rng = np.random.default_rng(0)
-    conformal = ConformalClassifier(Told()).conformalize(*told(100, rng))
-    X, _ = told(200, rng)
+    conformal = ConformalClassifier(Precomputed()).conformalize(*predictions(100, rng))
+    X, _ = predictions(200, rng)
     empty = ~conformal.predict_set(X, 0.4).any(axis=1)
     assert empty.any()
     filled = conformal.predict_set(X, 0.4, allow_empty=False)
@@ -96,17 +96,17 @@ def test_no_set_need_be_empty():
     np.testing.assert_array_equal(filled[~empty], conformal.predict_set(X, 0.4)[~empty])
 
 
-def test_labels_may_be_anything_the_model_knows():
+def test_labels_of_any_type():
     rng = np.random.default_rng(0)
-    X, y = told(100, rng)
+    X, y = predictions(100, rng)
     names = np.array(["dog", "cat", "emu", "bee"])  # in no order
-    plain = ConformalClassifier(Told()).conformalize(X, y)
-    named = ConformalClassifier(Told(names)).conformalize(X, names[y])
+    plain = ConformalClassifier(Precomputed()).conformalize(X, y)
+    named = ConformalClassifier(Precomputed(names)).conformalize(X, names[y])
     np.testing.assert_array_equal(plain.classes_, [0, 1, 2, 3])
     np.testing.assert_array_equal(named.classes_, names)
     np.testing.assert_array_equal(named.predict_set(X), plain.predict_set(X))
-    with pytest.raises(ValueError, match=r"labels that the model does not know: \['fox'\]"):
-        ConformalClassifier(Told(names)).conformalize(X[:2], ["dog", "fox"])
+    with pytest.raises(ValueError, match=r"labels that are not among the classes of the model: \['fox'\]"):
+        ConformalClassifier(Precomputed(names)).conformalize(X[:2], ["dog", "fox"])
 
 
 class Network(torch.nn.Module):
@@ -124,20 +124,20 @@ class Network(torch.nn.Module):
         return stream.posterior()
 
 
-def test_a_networks_probabilities_are_the_mean_of_its_softmax():
+def test_network_probabilities_are_mean_softmax():
     rng = np.random.default_rng(0)
-    X, y = told(100, rng)
+    X, y = predictions(100, rng)
     logits = np.log(X)
     shifted = np.exp(logits + np.linspace(-1.0, 1.0, 12).reshape(3, 1, 4))
     proba = np.mean(shifted / shifted.sum(axis=-1, keepdims=True), axis=0)
-    expected = ConformalClassifier(Told()).conformalize(proba, y).predict_set(proba)
+    expected = ConformalClassifier(Precomputed()).conformalize(proba, y).predict_set(proba)
     conformal = ConformalClassifier(Network()).conformalize(torch.asarray(logits), torch.asarray(y))
     sets = conformal.predict_set(torch.asarray(logits))
     assert isinstance(sets, np.ndarray)
     np.testing.assert_array_equal(sets, expected)
 
 
-def test_a_network_of_one_logit_is_told_to_have_two():
+def test_network_with_one_logit():
     class OneLogit:
         def posterior(self, x, link=None):
             stream = StreamingPosterior(link=link)
@@ -159,22 +159,39 @@ def test_scikit_learn_conventions():
     np.testing.assert_array_equal(again, conformal.predict_set(X[500:]))
 
 
-def test_bad_input_is_answered_in_one_line():
-    X, y = told(30, np.random.default_rng(0))
+def test_bad_input():
+    X, y = predictions(30, np.random.default_rng(0))
     with pytest.raises(
         TypeError, match=r"predict_proba\(X\) or posterior\(X, link=\"softmax\"\), got LinearSVC"
     ):
         ConformalClassifier(LinearSVC()).conformalize(X, y)
-    with pytest.raises(ValueError, match=r"labels must have shape \(30,\)"):
-        ConformalClassifier(Told()).conformalize(X, y[:7])
-    with pytest.raises(ValueError, match="labels must lie in 0 to 3"):
-        ConformalClassifier(Told()).conformalize(X, y + 1)
+    with pytest.raises(ValueError, match=r"y must have shape \(30,\), one label"):
+        ConformalClassifier(Precomputed()).conformalize(X, y[:7])
+    with pytest.raises(ValueError, match=r"not among the classes of the model: \[4\]"):
+        ConformalClassifier(Precomputed()).conformalize(X, y + 1)
     with pytest.raises(ValueError, match=r"shape \(n, c\), got \(30,\)"):
-        ConformalClassifier(Told()).conformalize(X[:, 0], y)
-    with pytest.raises(ValueError, match="probabilities must be finite"):
-        ConformalClassifier(Told()).conformalize(X * np.nan, y)
+        ConformalClassifier(Precomputed()).conformalize(X[:, 0], y)
+    with pytest.raises(ValueError, match="proba must be finite"):
+        ConformalClassifier(Precomputed()).conformalize(X * np.nan, y)
     with pytest.raises(ValueError, match="coverage must lie between 0 and 1, got 1"):
-        ConformalClassifier(Told()).conformalize(X, y).predict_set(X, coverage=1)
+        ConformalClassifier(Precomputed()).conformalize(X, y).predict_set(X, coverage=1)
     several = DecisionTreeClassifier().fit(X, np.column_stack([y, y % 2]))
     with pytest.raises(ValueError, match="model must predict one output, got probabilities for 2"):
         ConformalClassifier(several).conformalize(X, y)
+
+
+def test_from_scores_equals_conformalize():
+    rng = np.random.default_rng(0)
+    (X, y), (new, _) = predictions(60, rng), predictions(20, rng)
+    names = np.array(["dog", "cat", "emu", "bee"])
+    conformal = ConformalClassifier(Precomputed(names)).conformalize(X, names[y])
+    scores = classification_scores(names[y], X, names)
+    np.testing.assert_array_equal(scores, conformal.scores_)
+    stored = ConformalClassifier.from_scores(rng.permutation(scores), names)
+    np.testing.assert_array_equal(stored.sets(new, 0.8), conformal.predict_set(new, 0.8))
+    np.testing.assert_array_equal(
+        stored.sets(new, 0.3, allow_empty=False), conformal.predict_set(new, 0.3, allow_empty=False)
+    )
+    np.testing.assert_array_equal(stored.classes_, names)
+    with pytest.raises(TypeError, match="got NoneType"):
+        stored.predict_set(new)

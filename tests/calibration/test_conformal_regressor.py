@@ -21,12 +21,12 @@ from sklearn.preprocessing import StandardScaler
 
 from deltauq import AnchoredRegressor
 from deltauq.baselines import PlainRegressor
-from deltauq.calibration import ConformalRegressor
+from deltauq.calibration import ConformalRegressor, conformal_quantile, regression_scores
 from deltauq.core import Posterior
 
 
-class Told:
-    """A model that is told what to say: X holds the means, then the stds, in columns."""
+class Precomputed:
+    """A model whose inputs are its predictions: the means, then the stds, in columns."""
 
     def posterior(self, X):
         mean, std = np.hsplit(np.asarray(X, dtype=float), 2)
@@ -35,8 +35,8 @@ class Told:
         return Posterior(mean, std**2)
 
 
-def told(n, rng, zeros=0.2):
-    """Return n rows for `Told` with stds that are only roughly right, a share of them zero, and targets."""
+def predictions(n, rng, zeros=0.2):
+    """Return n inputs of `Precomputed` with inexact stds, a share of them zero, and targets."""
     std = np.exp(1.5 * rng.normal(size=n)) * (rng.random(n) >= zeros)
     mean = rng.normal(size=n)
     return np.column_stack([mean, std]), mean + (0.3 + std * rng.random(n)) * rng.normal(size=n)
@@ -63,13 +63,13 @@ def diabetes():
         (None, 5, 4, 0.6, 3000),
     ],
 )
-def test_coverage_is_what_the_theorem_says(delta, n, n_scored, coverage, repetitions):
+def test_coverage(delta, n, n_scored, coverage, repetitions):
     rng = np.random.default_rng(0)
     rates = []
     for _ in range(repetitions):
-        conformal = ConformalRegressor(Told(), delta=delta).conformalize(*told(n, rng))
+        conformal = ConformalRegressor(Precomputed(), delta=delta).conformalize(*predictions(n, rng))
         assert len(conformal.scores_) == n_scored
-        rates.append(covered(conformal, *told(100, rng), coverage))
+        rates.append(covered(conformal, *predictions(100, rng), coverage))
     # With δ = 0 a σ of zero gives infinite scores, which are equal: the coverage may be larger, not smaller.
     expected = np.ceil((n_scored + 1) * coverage) / (n_scored + 1)
     error = np.std(rates) / np.sqrt(repetitions)
@@ -78,11 +78,11 @@ def test_coverage_is_what_the_theorem_says(delta, n, n_scored, coverage, repetit
         assert np.mean(rates) < expected + 3 * error
 
 
-def test_intervals_are_those_of_the_definition():
+def test_intervals_match_definition():
     rng = np.random.default_rng(0)
-    X, y = told(50, rng)
-    new, _ = told(20, rng)
-    lower, upper = ConformalRegressor(Told(), delta=0.3).conformalize(X, y).predict_interval(new, 0.8)
+    X, y = predictions(50, rng)
+    new, _ = predictions(20, rng)
+    lower, upper = ConformalRegressor(Precomputed(), delta=0.3).conformalize(X, y).predict_interval(new, 0.8)
     scores = sorted(np.abs(y - X[:, 0]) / (X[:, 1] + 0.3))
     half = scores[40] * (new[:, 1] + 0.3)  # ⌈51 · 0.8⌉ = 41, the 41st smallest
     np.testing.assert_allclose(lower, new[:, 0] - half)
@@ -90,7 +90,7 @@ def test_intervals_are_those_of_the_definition():
 
 
 @pytest.mark.parametrize("coverage", [0.5, 0.8, 0.9, 0.95])
-def test_upper_bounds_are_those_of_mapie(coverage):
+def test_upper_bounds_match_mapie(coverage):
     # Not the lower: there MAPIE takes the rank ⌊(n + 1) · coverage⌋, one short of what the theorem asks for.
     X, y = diabetes()
     model = GaussianProcessRegressor(RBF(0.1) + WhiteKernel(0.1), normalize_y=True).fit(X[:150], y[:150])
@@ -103,19 +103,19 @@ def test_upper_bounds_are_those_of_mapie(coverage):
 
 
 @given(c=st.floats(1e-6, 1e6), unit=st.floats(1e-6, 1e6), seed=st.integers(0, 1000), n=st.integers(2, 80))
-def test_the_units_of_y_and_of_sigma_do_not_matter(c, unit, seed, n):
+def test_units_of_y_and_sigma(c, unit, seed, n):
     rng = np.random.default_rng(seed)
-    X, y = told(n, rng, zeros=0.0)
-    new, _ = told(10, rng)
-    plain = ConformalRegressor(Told()).conformalize(X, y)
-    scaled = ConformalRegressor(Told()).conformalize(X * [c, unit], c * y)
+    X, y = predictions(n, rng, zeros=0.0)
+    new, _ = predictions(10, rng)
+    plain = ConformalRegressor(Precomputed()).conformalize(X, y)
+    scaled = ConformalRegressor(Precomputed()).conformalize(X * [c, unit], c * y)
     lower, upper = plain.predict_interval(new, 0.4)
     np.testing.assert_allclose(
         scaled.predict_interval(new * [c, unit], 0.4), [c * lower, c * upper], rtol=1e-6
     )
 
 
-def test_without_spread_all_intervals_have_the_width_of_plain_split_conformal():
+def test_zero_sigma_gives_constant_width():
     X, y = diabetes()
     linear = LinearRegression().fit(X[:150], y[:150])
     conformal = ConformalRegressor(PlainRegressor(linear).fit(X[:150], y[:150]))
@@ -125,7 +125,7 @@ def test_without_spread_all_intervals_have_the_width_of_plain_split_conformal():
     np.testing.assert_allclose(upper - lower, 2 * errors[126])  # ⌈141 · 0.9⌉ = 127
 
 
-def test_a_spread_that_is_mostly_zero_does_no_harm():
+def test_sigma_mostly_zero():
     X, y = diabetes()
     X = np.round(StandardScaler().fit_transform(X))
     model = AnchoredRegressor(KNeighborsRegressor(1), n_anchors=20, n_train_anchors=20, random_state=0)
@@ -136,40 +136,40 @@ def test_a_spread_that_is_mostly_zero_does_no_harm():
     assert widths[1] < 1.2 * widths[0]
 
 
-def test_an_exact_spread_gives_narrower_intervals_than_a_constant_one():
+def test_informative_sigma_narrows_intervals():
     rng = np.random.default_rng(0)
     std = np.exp(rng.normal(size=3000))
     X, y = np.column_stack([np.zeros(3000), std]), std * rng.normal(size=3000)
-    constant = ConformalRegressor(Told(), delta=1e9).conformalize(X[:1000], y[:1000])
-    chosen = ConformalRegressor(Told()).conformalize(X[:1000], y[:1000])
+    constant = ConformalRegressor(Precomputed(), delta=1e9).conformalize(X[:1000], y[:1000])
+    chosen = ConformalRegressor(Precomputed()).conformalize(X[:1000], y[:1000])
     widths = [np.mean(np.diff(c.predict_interval(X[1000:]), axis=0)) for c in (constant, chosen)]
     assert widths[1] < 0.85 * widths[0]
 
 
-def test_a_spread_that_tells_nothing_gives_nearly_constant_widths():
+def test_uninformative_sigma_gets_large_delta():
     rng = np.random.default_rng(0)
-    X, _ = told(1000, rng)
-    conformal = ConformalRegressor(Told()).conformalize(X, X[:, 0] + rng.normal(size=1000))
+    X, _ = predictions(1000, rng)
+    conformal = ConformalRegressor(Precomputed()).conformalize(X, X[:, 0] + rng.normal(size=1000))
     assert conformal.delta_ >= 10 * np.sqrt(np.mean(X[:, 1] ** 2))
 
 
-def test_the_choice_of_delta_looks_at_the_held_rows_only():
+def test_delta_depends_on_rows_set_aside_only():
     rng = np.random.default_rng(0)
-    X, y = told(100, rng)
+    X, y = predictions(100, rng)
     held = np.random.default_rng(0).permutation(100)[:20]
     other = np.setdiff1d(np.arange(100), held)
-    X2, y2 = told(100, rng)
+    X2, y2 = predictions(100, rng)
     X2[held], y2[held] = X[held], y[held]
-    first, second = (ConformalRegressor(Told()).conformalize(*rows) for rows in ((X, y), (X2, y2)))
+    first, second = (ConformalRegressor(Precomputed()).conformalize(*rows) for rows in ((X, y), (X2, y2)))
     assert first.delta_ == second.delta_
     expected = np.abs(y2 - X2[:, 0])[other] / (X2[other, 1] + second.delta_)
     np.testing.assert_allclose(second.scores_, np.sort(expected))
 
 
-def test_more_coverage_means_wider_intervals_and_too_much_means_infinite_ones():
+def test_width_grows_with_coverage_until_infinite():
     rng = np.random.default_rng(0)
-    X, y = told(20, rng)
-    conformal = ConformalRegressor(Told(), delta=0.1).conformalize(X, y)
+    X, y = predictions(20, rng)
+    conformal = ConformalRegressor(Precomputed(), delta=0.1).conformalize(X, y)
     widths = [np.diff(conformal.predict_interval(X, c), axis=0) for c in (0.1, 0.5, 0.9, 20 / 21)]
     assert all(np.all(a <= b) for a, b in pairwise(widths))
     with pytest.warns(UserWarning, match="coverage of 0.96 takes at least 24 scored rows, but there are 20"):
@@ -178,40 +178,42 @@ def test_more_coverage_means_wider_intervals_and_too_much_means_infinite_ones():
 
 
 @pytest.mark.parametrize("coverage", [0.07, 0.29, 0.56, 0.57, 0.7, 0.9, 0.95])
-def test_the_rank_is_not_raised_by_rounding(coverage):
+def test_rank_is_not_raised_by_rounding(coverage):
     X = np.column_stack([np.zeros(99), np.ones(99)])
-    conformal = ConformalRegressor(Told(), delta=0.0).conformalize(X, np.arange(1.0, 100.0))
+    conformal = ConformalRegressor(Precomputed(), delta=0.0).conformalize(X, np.arange(1.0, 100.0))
     np.testing.assert_allclose(conformal.predict_interval(X[:1], coverage)[1], round(100 * coverage))
 
 
-def test_without_delta_a_sigma_of_zero_promises_no_error():
+def test_zero_sigma_without_delta():
     X = np.array([[0.0, 0.0], [0.0, 1.0], [0.0, 1.0]])
-    kept = ConformalRegressor(Told(), delta=0.0).conformalize(X, [0.0, 1.0, 2.0])
+    kept = ConformalRegressor(Precomputed(), delta=0.0).conformalize(X, [0.0, 1.0, 2.0])
     np.testing.assert_array_equal(kept.predict_interval(X, 0.75), [[0, -2, -2], [0, 2, 2]])
-    broken = ConformalRegressor(Told(), delta=0.0).conformalize(X, [0.1, 1.0, 2.0])
+    broken = ConformalRegressor(Precomputed(), delta=0.0).conformalize(X, [0.1, 1.0, 2.0])
     np.testing.assert_array_equal(broken.scores_, [1.0, 2.0, np.inf])
     np.testing.assert_array_equal(np.abs(broken.predict_interval(X, 0.75)), np.inf)
 
 
-def test_perfect_predictions_get_intervals_of_no_width():
+def test_perfect_predictions_get_zero_width():
     X = np.column_stack([np.arange(30.0), np.ones(30)])
     for std in (0.0, 1.0):
         X[:, 1] = std
-        conformal = ConformalRegressor(Told()).conformalize(X, X[:, 0])
+        conformal = ConformalRegressor(Precomputed()).conformalize(X, X[:, 0])
         np.testing.assert_array_equal(conformal.predict_interval(X), [X[:, 0], X[:, 0]])
 
 
-def test_each_output_is_treated_by_itself():
+def test_several_outputs():
     rng = np.random.default_rng(0)
-    (X1, y1), (X2, y2) = told(100, rng), told(100, rng)
+    (X1, y1), (X2, y2) = predictions(100, rng), predictions(100, rng)
     both = np.column_stack([X1[:, 0], X2[:, 0], X1[:, 1], 50 * X2[:, 1]])
-    conformal = ConformalRegressor(Told()).conformalize(both, np.column_stack([y1, y2]))
+    conformal = ConformalRegressor(Precomputed()).conformalize(both, np.column_stack([y1, y2]))
     lower, upper = conformal.predict_interval(both)
     assert lower.shape == (100, 2) and conformal.delta_.shape == (2,) and conformal.scores_.shape == (80, 2)
     for k, (X, y) in enumerate([(X1, y1), (X2 * [1, 50], y2)]):
-        alone = ConformalRegressor(Told()).conformalize(X, y)
+        alone = ConformalRegressor(Precomputed()).conformalize(X, y)
         np.testing.assert_allclose([lower[:, k], upper[:, k]], alone.predict_interval(X))
-    given_each = ConformalRegressor(Told(), delta=[0.1, 2.0]).conformalize(both, np.column_stack([y1, y2]))
+    given_each = ConformalRegressor(Precomputed(), delta=[0.1, 2.0]).conformalize(
+        both, np.column_stack([y1, y2])
+    )
     np.testing.assert_array_equal(given_each.delta_, [0.1, 2.0])
 
 
@@ -226,10 +228,10 @@ class Network(torch.nn.Module):
         return Posterior(x[:, :1] * self.weight, (x[:, 1:] * self.weight) ** 2)
 
 
-def test_a_network_gets_the_same_intervals():
+def test_network_intervals():
     rng = np.random.default_rng(0)
-    X, y = told(100, rng)
-    expected = ConformalRegressor(Told()).conformalize(X, y).predict_interval(X)
+    X, y = predictions(100, rng)
+    expected = ConformalRegressor(Precomputed()).conformalize(X, y).predict_interval(X)
     conformal = ConformalRegressor(Network())
     tensors = torch.asarray(X), torch.asarray(y)
     lower, upper = conformal.conformalize(*tensors).predict_interval(tensors[0])
@@ -250,7 +252,7 @@ def test_a_network_gets_the_same_intervals():
     ],
     ids=["anchored", "anchored, own centre", "plain", "bayesian ridge", "pipeline"],
 )
-def test_models_of_every_kind_cover_real_targets(model):
+def test_coverage_of_real_targets(model):
     X, y = diabetes()
     conformal = ConformalRegressor(model.fit(X[:150], y[:150])).conformalize(X[150:300], y[150:300])
     lower, upper = conformal.predict_interval(X[300:], 0.8)
@@ -282,12 +284,12 @@ def test_scikit_learn_conventions():
         ({}, (9, 9), 90, ValueError, "coverage must lie between 0 and 1, got 90"),
     ],
 )
-def test_bad_input_is_answered_in_one_line(arguments, rows, coverage, error, message):
-    X, y = told(max(rows), np.random.default_rng(0))
+def test_bad_input(arguments, rows, coverage, error, message):
+    X, y = predictions(max(rows), np.random.default_rng(0))
     with pytest.raises(error, match=message) as caught:
-        ConformalRegressor(Told(), **arguments).conformalize(X[: rows[0]], y[: rows[1]]).predict_interval(
-            X, coverage
-        )
+        ConformalRegressor(Precomputed(), **arguments).conformalize(
+            X[: rows[0]], y[: rows[1]]
+        ).predict_interval(X, coverage)
     assert "\n" not in str(caught.value) and str(caught.value).endswith(".")
 
 
@@ -298,19 +300,44 @@ class Stacked:
         return Posterior(np.zeros((len(X), 1, 1)), np.zeros((len(X), 1, 1)))
 
 
-def test_bad_targets_and_bad_models_are_named():
-    X, y = told(20, np.random.default_rng(0))
+def test_bad_targets_and_models():
+    X, y = predictions(20, np.random.default_rng(0))
     y[3] = np.nan
     with pytest.raises(ValueError, match=r"shape \(n,\) or \(n, o\), got \(5, 1, 1\)"):
         ConformalRegressor(Stacked()).conformalize(X[:5], y[:5])
     with pytest.raises(ValueError, match="y must be finite"):
-        ConformalRegressor(Told()).conformalize(X, y)
+        ConformalRegressor(Precomputed()).conformalize(X, y)
     with pytest.raises(ValueError, match="y must be numeric"):
-        ConformalRegressor(Told()).conformalize(X, ["a"] * 20)
+        ConformalRegressor(Precomputed()).conformalize(X, ["a"] * 20)
     with pytest.raises(TypeError, match="got LinearRegression"):
         ConformalRegressor(LinearRegression()).conformalize(X, y)
     with pytest.raises(NotFittedError):
         ConformalRegressor(AnchoredRegressor()).conformalize(X, np.zeros(20))
-    conformal = ConformalRegressor(Told()).conformalize(X, np.zeros(20))
-    with pytest.raises(ValueError, match="conformalized with"):
+    conformal = ConformalRegressor(Precomputed()).conformalize(X, np.zeros(20))
+    with pytest.raises(ValueError, match="scores were computed for"):
         conformal.predict_interval(np.hstack([X, X]))
+
+
+@pytest.mark.parametrize("o", [None, 2])
+def test_from_scores_equals_conformalize(o):
+    rng = np.random.default_rng(0)
+    shape = (40,) if o is None else (40, o)
+    mean, y, std = rng.normal(size=shape), rng.normal(size=shape), rng.random(shape)
+    delta = 0.3 if o is None else [0.3, 0.5]
+    inputs = np.column_stack([mean, std])
+    conformal = ConformalRegressor(Precomputed(), delta=delta).conformalize(inputs, y)
+    scores = regression_scores(y, mean, std, delta)
+    np.testing.assert_allclose(scores, conformal.scores_)
+    stored = ConformalRegressor.from_scores(rng.permutation(scores), delta)
+    np.testing.assert_allclose(stored.interval(mean, std, 0.8), conformal.predict_interval(inputs, 0.8))
+    np.testing.assert_array_equal(stored.delta_, conformal.delta_)
+    with pytest.raises(TypeError, match="got NoneType"):
+        stored.predict_interval(inputs)
+    with pytest.raises(ValueError, match="must not be negative"):
+        ConformalRegressor.from_scores(scores, -1.0)
+
+
+def test_quantile_of_unsorted_scores():
+    assert conformal_quantile([3.0, 1.0, 2.0, 4.0], 0.6) == 3.0
+    with pytest.warns(UserWarning, match="takes at least 9 scored rows, but there are 4"):
+        assert conformal_quantile([3.0, 1.0, 2.0, 4.0], 0.9) == np.inf

@@ -1,8 +1,14 @@
-"""From a spread that ranks to statements that hold: scaled logits, intervals and sets."""
+"""Calibration: conformal prediction, scaling of σ, and temperature scaling of logits."""
 
-from deltauq.calibration.conformal import ConformalClassifier, ConformalRegressor
-from deltauq.calibration.gaussian import GaussianScaler
+from deltauq.calibration.conformal import (
+    ConformalClassifier,
+    ConformalRegressor,
+    classification_scores,
+    conformal_quantile,
+    regression_scores,
+)
 from deltauq.calibration.scale import SpreadScaler, scale_logits
+from deltauq.calibration.scaling import GaussianScaler, choose_delta
 from deltauq.calibration.temperature import TemperatureScaler
 
 __all__ = [
@@ -11,5 +17,9 @@ __all__ = [
     "GaussianScaler",
     "SpreadScaler",
     "TemperatureScaler",
+    "choose_delta",
+    "classification_scores",
+    "conformal_quantile",
+    "regression_scores",
     "scale_logits",
 ]

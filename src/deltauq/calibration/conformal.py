@@ -1,59 +1,143 @@
-"""Intervals and sets that hold the truth as often as they say (split conformal prediction)."""
+"""Split conformal prediction: prediction intervals and prediction sets of a given coverage."""
 
 from __future__ import annotations
 
+import inspect
 import warnings
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
-from deltauq.calibration._arrays import check_labels, on_host, to_numbers
-from deltauq.calibration._models import mean_and_std, probabilities
+from deltauq.calibration._arrays import on_host, to_numbers
+from deltauq.calibration.scaling import choose_delta
 from deltauq.core.encoding import Array
 from deltauq.utils.formatting import ShortRepr, shown
 
-HELD_SHARE = 5
-"""One conformal row in so many is set aside to choose δ."""
-DELTAS = (100.0, 30.0, 10.0, 3.0, 1.0, 0.3)
-"""Candidates for δ, in units of the root mean square of σ; the first makes the widths all but constant."""
-TIE = 1e-9
-"""Losses that differ by less are equal."""
+DELTA_SHARE = 5
+"""One conformal row in this many is set aside to choose δ."""
+ROUNDING = 1e-9
+"""100 · 0.07 is 7.000000000000001 in floating point, and must not be rounded up to 8."""
 
 
-class ConformalRegressor(ShortRepr, BaseEstimator):
-    """Prediction intervals of a promised coverage, wide where the model's σ is large.
+def conformal_quantile(scores: Array, coverage: float) -> Any:
+    """Return the ⌈(n + 1) · coverage⌉-th smallest of n conformal scores.
 
-    Rows that the model has not seen are scored by ``|y - mean| / (σ + δ)``. The interval of a new input is
-    ``mean ± q · (σ + δ)``, where q is the ⌈(n + 1) · coverage⌉-th smallest of the n scores. If the new row
-    and the conformal rows are exchangeable (drawn alike, in no particular order), the interval holds the
-    target with at least the promised probability, whatever the model; and with at most 1 / (n + 1) more if
-    no two scores are equal. This holds on average over inputs, and not for every region of them.
-
-    δ keeps a σ of nearly zero from promising an error of nearly zero. It must not be computed from
-    the scored rows: their scores would then differ in kind from the new row's. By default one row in five is
-    therefore set aside, by a draw that looks at their number only. On them the likeliest of a few
-    values is chosen, from 0.3 to 100 times the root mean square of σ: where σ tells little, δ is large
-    and the widths are nearly constant. The other rows are scored, so that n is four fifths of the rows.
-
-    The unit of y does not matter: a model of ``c · y`` gets intervals c times as wide. Nor does that of σ,
-    unless σ is zero on all rows set aside; δ is then their mean error.
+    The score of a new row is at most this value with probability `coverage` or more, if the new row and the
+    scored rows are exchangeable.
 
     Parameters
     ----------
-    model : fitted model
+    scores : array-like of shape (n,) or (n, o)
+        Conformal scores of n held-out rows, for each of o outputs.
+    coverage : float
+        Nominal coverage, in (0, 1).
+
+    Returns
+    -------
+    quantile : float, or array of shape (o,)
+        Infinite, with a warning, if there are too few rows for the coverage.
+    """
+    if not 0.0 < coverage < 1.0:
+        raise ValueError(f"coverage must lie between 0 and 1, got {shown(coverage)}.")
+    scores = np.sort(on_host(scores), axis=0)
+    rank = int(np.ceil((len(scores) + 1) * coverage - ROUNDING))
+    if rank > len(scores):
+        needed = int(np.ceil(coverage / (1.0 - coverage) - ROUNDING))
+        warnings.warn(
+            f"A coverage of {coverage} takes at least {needed} scored rows, but there are {len(scores)}: "
+            "intervals are infinite, and prediction sets hold all classes.",
+            stacklevel=3,
+        )
+        return np.full(scores.shape[1:], np.inf)[()]
+    return scores[max(rank, 1) - 1]
+
+
+def regression_scores(y: Array, mean: Array, std: Array, delta: Array) -> np.ndarray:
+    """Return the sorted scores ``|y - mean| / (std + delta)``.
+
+    Parameters
+    ----------
+    y : array-like of shape (n,) or (n, o)
+        Targets of held-out rows.
+    mean, std : array-like of the same shape
+        Predictions for these rows.
+    delta : float, or array-like of shape (o,)
+        Added to σ. It must not depend on these rows.
+
+    Returns
+    -------
+    scores : array of shape (n,) or (n, o)
+        In ascending order, for each output separately.
+    """
+    errors, std = _errors_and_std(y, *_checked_prediction(mean, std))
+    return _sorted_scores(errors, std, _checked_delta(delta, std.shape[1:]))
+
+
+def classification_scores(y: Array, proba: Array, classes: Array) -> np.ndarray:
+    """Return the sorted scores ``1 - p``, where p is the predicted probability of the true class.
+
+    Parameters
+    ----------
+    y : array-like of shape (n,)
+        Labels of held-out rows.
+    proba : array-like of shape (n, c)
+        Predicted probabilities for these rows.
+    classes : array-like of shape (c,)
+        The class of each column of `proba`.
+
+    Returns
+    -------
+    scores : array of shape (n,)
+        In ascending order.
+    """
+    proba, labels, classes = _checked_proba(proba), on_host(y), np.asarray(classes)
+    if labels.shape != (len(proba),):
+        raise ValueError(f"y must have shape ({len(proba)},), one label for each row, got {labels.shape}.")
+    unknown = sorted(set(labels.tolist()) - set(classes.tolist()), key=str)
+    if unknown:
+        raise ValueError(f"y has labels that are not among the classes of the model: {unknown[:5]}.")
+    order = np.argsort(classes)
+    columns = order[np.searchsorted(classes, labels, sorter=order)]
+    return np.sort(1.0 - proba[np.arange(len(proba)), columns])
+
+
+class ConformalRegressor(ShortRepr, BaseEstimator):
+    """Prediction intervals that contain the target with a given probability, wider where σ is larger.
+
+    The workflow is: fit the model, `conformalize` with rows that it was not trained on, `predict_interval`.
+    For predictions that exist already, use `from_scores` and `interval` instead; no model is needed then.
+
+    Held-out rows are scored by ``|y - mean| / (σ + δ)``. The interval of a new input is
+    ``mean ± q · (σ + δ)``, where q is the `conformal_quantile` of the scores. If the new row and the
+    held-out rows are exchangeable (drawn from one distribution, in no particular order), the interval
+    contains the target with at least the nominal coverage, whatever the model; and with at most 1 / (n + 1)
+    more if no two scores are equal. This holds on average over inputs, not for every region of them.
+
+    δ keeps intervals from having nearly no width where σ is nearly zero. It must not be computed from the
+    scored rows: their scores would then differ in distribution from that of a new row. By default one row in
+    five is therefore set aside at random for `choose_delta`, and the other rows are scored. Where σ is not
+    informative, δ is large and the widths are nearly constant.
+
+    The unit of y does not matter: a model of ``c · y`` gets intervals c times as wide. Nor does the unit of
+    σ, unless σ is zero on all rows set aside; δ is then their mean absolute error.
+
+    Parameters
+    ----------
+    model : fitted model, default=None
         With ``posterior(X)`` (an anchored model, a baseline, an anchored network) or, without one,
-        ``predict(X, return_std=True)``. `clone` forgets what it learned; wrap it in scikit-learn's
+        ``predict(X, return_std=True)``. `clone` returns an unfitted copy of it; wrap it in scikit-learn's
         `FrozenEstimator` where that matters.
     delta : float, array-like of shape (o,) or None, default=None
-        A δ known beforehand; all rows are scored then. None chooses it as described.
+        A fixed δ; all rows are scored then. None chooses δ as described above.
 
     Attributes
     ----------
     delta_ : float, or array of shape (o,)
+        δ, added to σ.
     scores_ : array of shape (n,) or (n, o)
-        The scores in ascending order, for each output by itself.
+        The scores in ascending order, for each output separately.
 
     Examples
     --------
@@ -68,86 +152,122 @@ class ConformalRegressor(ShortRepr, BaseEstimator):
     ((142,), (142,))
     """
 
-    def __init__(self, model: Any, *, delta: Any = None) -> None:
+    def __init__(self, model: Any = None, *, delta: Any = None) -> None:
         self.model = model
         self.delta = delta
 
-    def conformalize(self, X: Any, y: Array) -> ConformalRegressor:
+    @classmethod
+    def from_scores(cls, scores: Array, delta: Array) -> Self:
+        """Return a fitted object from scores that were computed before.
+
+        Parameters
+        ----------
+        scores : array-like of shape (n,) or (n, o)
+            What `regression_scores` returned.
+        delta : float, or array-like of shape (o,)
+            The δ they were computed with.
+
+        Returns
+        -------
+        conformal : ConformalRegressor
+            Without a model: use `interval`.
+        """
+        conformal = cls(delta=delta)
+        conformal.scores_ = np.sort(on_host(scores), axis=0)
+        conformal.delta_ = _checked_delta(delta, conformal.scores_.shape[1:])
+        return conformal
+
+    def conformalize(self, X: Any, y: Array) -> Self:
         """Score rows that the model was not trained on.
 
         Parameters
         ----------
-        X : whatever the model takes, of n rows
+        X : array-like, table or tensor of n rows
+            Inputs of the kind that the model takes.
         y : array-like or tensor of shape (n,) or (n, o)
+            Targets of these rows.
 
         Returns
         -------
         self
         """
-        mean, std = mean_and_std(self.model, X)
-        y = to_numbers(y, "y")
-        if y.size != mean.size or y.shape[:1] != mean.shape[:1]:
-            raise ValueError(f"y must have the shape {mean.shape} of the predictions, got {y.shape}.")
-        # A network's single output often comes as (n, 1) where y is (n,).
-        errors = np.abs(y.reshape(mean.shape) - mean)
+        errors, std = _errors_and_std(y, *_mean_and_std(self.model, X))
         if self.delta is None:
-            held, scored = _set_aside(len(errors))
-            self.delta_ = _choose_delta(errors[held], std[held])
+            aside, scored = _set_aside(len(errors))
+            self.delta_ = choose_delta(errors[aside], std[aside])
             errors, std = errors[scored], std[scored]
         else:
-            self.delta_ = _check_delta(self.delta, mean.shape[1:])
-        with np.errstate(divide="ignore", invalid="ignore"):
-            # With δ = 0 a σ of zero promises no error at all: kept, the score is 0; broken, it is infinite.
-            scores = np.where(errors == 0.0, 0.0, errors / (std + self.delta_))
-        self.scores_ = np.sort(scores, axis=0)
+            self.delta_ = _checked_delta(self.delta, std.shape[1:])
+        self.scores_ = _sorted_scores(errors, std, self.delta_)
         return self
 
     def predict_interval(self, X: Any, coverage: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
-        """Return intervals that hold the target with probability `coverage`.
+        """Return intervals that contain the target with probability `coverage`.
 
         Parameters
         ----------
-        X : whatever the model takes, of n rows
+        X : array-like, table or tensor of n rows
+            Inputs of the kind that the model takes.
         coverage : float, default=0.9
-            In (0, 1). Of several outputs each is covered by itself, not all of them at once.
+            Nominal coverage, in (0, 1). Each of several outputs is covered separately, not all at once.
 
         Returns
         -------
         lower, upper : arrays of shape (n,) or (n, o)
-            Infinite, with a warning, where the conformal rows are too few for the coverage.
+            Infinite, with a warning, if there are too few scores for the coverage.
         """
-        _require_scores(self)
-        limit = _limit(self.scores_, coverage, "every interval is infinite")
-        mean, std = mean_and_std(self.model, X)
+        _check_has_scores(self)
+        return self.interval(*_mean_and_std(self.model, X), coverage)
+
+    def interval(self, mean: Array, std: Array, coverage: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
+        """Return the intervals for given predictions.
+
+        Parameters
+        ----------
+        mean, std : array-like of shape (n,) or (n, o)
+            Predictions of the model whose held-out rows were scored.
+        coverage : float, default=0.9
+            Nominal coverage, in (0, 1).
+
+        Returns
+        -------
+        lower, upper : arrays of shape (n,) or (n, o)
+        """
+        _check_has_scores(self)
+        mean, std = _checked_prediction(mean, std)
         if mean.shape[1:] != self.scores_.shape[1:]:
             raise ValueError(
-                f"The model now gives outputs of shape {mean.shape}, but was conformalized with "
+                f"the predictions have outputs of shape {mean.shape[1:]}, but the scores were computed for "
                 f"{self.scores_.shape[1:] or 'one output'}."
             )
+        quantile = conformal_quantile(self.scores_, coverage)
         half = np.full_like(std, np.inf)
-        np.multiply(limit, std + self.delta_, out=half, where=np.isfinite(limit))
+        np.multiply(quantile, std + self.delta_, out=half, where=np.isfinite(quantile))
         return mean - half, mean + half
 
 
 class ConformalClassifier(ShortRepr, BaseEstimator):
-    """Sets of classes that hold the right one with a promised probability.
+    """Prediction sets that contain the true class with a given probability.
 
-    Rows that the model has not seen are scored by ``1 - p``, with p the probability given to their class. The
-    set of a new input holds every class whose score is no larger than the ⌈(n + 1) · coverage⌉-th smallest
-    of the n scores. If the new row and the conformal rows are exchangeable, it holds the right class with at
-    least the promised probability, on average over inputs.
+    The workflow is: fit the model, `conformalize` with rows that it was not trained on, `predict_set`. For
+    predictions that exist already, use `from_scores` and `sets` instead; no model is needed then.
+
+    Held-out rows are scored by ``1 - p``, where p is the predicted probability of the true class. The set of
+    a new input holds every class whose score is at most the `conformal_quantile` of these scores. If the new
+    row and the held-out rows are exchangeable, it contains the true class with at least the nominal
+    coverage, on average over inputs.
 
     Parameters
     ----------
-    model : fitted model
+    model : fitted model, default=None
         With ``predict_proba(X)``, or a network with ``posterior(X, link="softmax")``, whose probabilities
-        are the mean over anchors of the softmax. `clone` forgets what it learned; wrap it in
+        are the mean over anchors of the softmax. `clone` returns an unfitted copy of it; wrap it in
         scikit-learn's `FrozenEstimator` where that matters.
 
     Attributes
     ----------
     classes_ : array of shape (c,)
-        What the columns of the sets stand for: the model's `classes_`, or 0 to c - 1 for a network.
+        The class of each column of the sets: the model's `classes_`, or 0 to c - 1 for a network.
     scores_ : array of shape (n,)
         The scores in ascending order.
 
@@ -163,132 +283,132 @@ class ConformalClassifier(ShortRepr, BaseEstimator):
     (50, 3)
     """
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: Any = None) -> None:
         self.model = model
 
-    def conformalize(self, X: Any, y: Array) -> ConformalClassifier:
+    @classmethod
+    def from_scores(cls, scores: Array, classes: Array) -> Self:
+        """Return a fitted object from scores that were computed before.
+
+        Parameters
+        ----------
+        scores : array-like of shape (n,)
+            What `classification_scores` returned.
+        classes : array-like of shape (c,)
+            The class of each column of the probabilities.
+
+        Returns
+        -------
+        conformal : ConformalClassifier
+            Without a model: use `sets`.
+        """
+        conformal = cls()
+        conformal.scores_, conformal.classes_ = np.sort(on_host(scores)), np.asarray(classes)
+        return conformal
+
+    def conformalize(self, X: Any, y: Array) -> Self:
         """Score rows that the model was not trained on.
 
         Parameters
         ----------
-        X : whatever the model takes, of n rows
-        y : labels of shape (n,)
+        X : array-like, table or tensor of n rows
+            Inputs of the kind that the model takes.
+        y : array-like or tensor of shape (n,)
+            Labels of these rows.
 
         Returns
         -------
         self
         """
-        proba = probabilities(self.model, X)
-        known = getattr(self.model, "classes_", None)
-        self.classes_ = np.arange(proba.shape[1]) if known is None else np.asarray(known)
-        columns = check_labels(y if known is None else _columns_of(y, self.classes_), *proba.shape)
-        self.scores_ = np.sort(1.0 - proba[np.arange(len(proba)), columns])
+        proba = _probabilities(self.model, X)
+        self.classes_ = np.asarray(getattr(self.model, "classes_", np.arange(proba.shape[1])))
+        self.scores_ = classification_scores(y, proba, self.classes_)
         return self
 
     def predict_set(self, X: Any, coverage: float = 0.9, allow_empty: bool = True) -> np.ndarray:
-        """Return sets that hold the right class with probability `coverage`.
+        """Return sets that contain the true class with probability `coverage`.
 
         Parameters
         ----------
-        X : whatever the model takes, of n rows
+        X : array-like, table or tensor of n rows
+            Inputs of the kind that the model takes.
         coverage : float, default=0.9
-            In (0, 1).
+            Nominal coverage, in (0, 1).
         allow_empty : bool, default=True
-            A set is empty where no class is probable enough. False puts the most probable class into
+            Whether a set is empty where no class is probable enough. False adds the most probable class to
             every set; the coverage can only rise.
 
         Returns
         -------
         sets : boolean array of shape (n, c)
-            Whether the set of a row holds a class, in the order of `classes_`. Full, with a warning, where
-            the conformal rows are too few for the coverage.
+            Whether the set of a row holds a class, in the order of `classes_`. All True, with a warning, if
+            there are too few scores for the coverage.
         """
-        _require_scores(self)
-        limit = _limit(self.scores_, coverage, "every set is full")
-        proba = probabilities(self.model, X)
-        sets = 1.0 - proba <= limit
+        _check_has_scores(self)
+        return self.sets(_probabilities(self.model, X), coverage, allow_empty)
+
+    def sets(self, proba: Array, coverage: float = 0.9, allow_empty: bool = True) -> np.ndarray:
+        """Return the sets for given probabilities.
+
+        Parameters
+        ----------
+        proba : array-like of shape (n, c)
+            Predictions of the model whose held-out rows were scored.
+        coverage, allow_empty
+            As in `predict_set`.
+
+        Returns
+        -------
+        sets : boolean array of shape (n, c)
+        """
+        _check_has_scores(self)
+        proba = _checked_proba(proba)
+        sets = 1.0 - proba <= conformal_quantile(self.scores_, coverage)
         if not allow_empty:
             sets[np.arange(len(proba)), np.argmax(proba, axis=1)] = True
         return sets
 
 
-def _require_scores(conformal: BaseEstimator) -> None:
+def _check_has_scores(conformal: BaseEstimator) -> None:
     if not hasattr(conformal, "scores_"):
         name = type(conformal).__name__
         raise NotFittedError(f"This {name} has no scores yet: call conformalize(X, y) first.")
 
 
-def _limit(scores: np.ndarray, coverage: float, otherwise: str) -> Any:
-    """Return the ⌈(n + 1) · coverage⌉-th smallest score, of each output, or infinity beyond the last.
-
-    Parameters
-    ----------
-    scores : array of shape (n,) or (n, o), ascending along the first axis
-    coverage : float
-    otherwise : str
-        What follows from an infinite limit, for the warning.
-
-    Returns
-    -------
-    limit : float, or array of shape (o,)
-    """
-    if not 0.0 < coverage < 1.0:
-        raise ValueError(f"coverage must lie between 0 and 1, got {shown(coverage)}.")
-    # 100 · 0.07 is 7.000000000000001 in floating point, and must not become 8.
-    rank = int(np.ceil((len(scores) + 1) * coverage - 1e-9))
-    if rank > len(scores):
-        needed = int(np.ceil(coverage / (1.0 - coverage) - 1e-9))
-        warnings.warn(
-            f"A coverage of {coverage} takes at least {needed} scored rows, but there are {len(scores)}: "
-            f"{otherwise}.",
-            stacklevel=3,
-        )
-        return np.full(scores.shape[1:], np.inf)
-    return scores[max(rank, 1) - 1]
-
-
-def _columns_of(y: Array, classes: np.ndarray) -> np.ndarray:
-    """Return where each label stands in `classes`."""
-    labels = on_host(y)
-    unknown = sorted(set(labels.ravel().tolist()) - set(classes.tolist()), key=str)
-    if unknown:
-        raise ValueError(f"y has labels that the model does not know: {unknown[:5]}.")
-    order = np.argsort(classes)
-    return order[np.searchsorted(classes, labels, sorter=order)]
-
-
 def _set_aside(n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the rows that choose δ and the rows that are scored, by a draw that looks at n only.
-
-    A draw, because the rows of a table are often sorted.
-    """
+    """Return the rows that choose δ and the rows that are scored: drawn, because tables are often sorted."""
     if n < 2:
         raise ValueError(f"conformalize needs at least two rows, one of them to choose delta, got {n}.")
     order = np.random.default_rng(0).permutation(n)
-    n_held = max(1, n // HELD_SHARE)
-    return order[:n_held], order[n_held:]
+    n_aside = max(1, n // DELTA_SHARE)
+    return order[:n_aside], order[n_aside:]
 
 
-def _choose_delta(errors: np.ndarray, stds: np.ndarray) -> Any:
-    """Return the likeliest δ of each output, from absolute errors and stds of shape (n,) or (n, o)."""
-    columns = zip(errors.reshape(len(errors), -1).T, stds.reshape(len(stds), -1).T, strict=True)
-    return np.reshape([_likeliest_delta(*column) for column in columns], errors.shape[1:])[()]
+def _sorted_scores(errors: np.ndarray, std: np.ndarray, delta: Any) -> np.ndarray:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        # Where σ + δ is zero, an error of zero scores 0 and any other scores infinity.
+        scores = np.where(errors == 0.0, 0.0, errors / (std + delta))
+    return np.sort(scores, axis=0)
 
 
-def _likeliest_delta(errors: np.ndarray, stds: np.ndarray) -> float:
-    """Return the likeliest δ of one output, from absolute errors and stds of shape (n,)."""
-    error, typical = float(np.mean(errors)), float(np.sqrt(np.mean(stds**2)))
-    if typical == 0.0 or error == 0.0:
-        # Nothing spreads or nothing errs, so σ tells nothing: what is left is a scale of the right unit.
-        return error or typical or 1.0
-    # Errors of a Laplace distribution with scale b · (σ + δ): the mean negative log-likelihood at the best b.
-    scales = [stds + share * typical for share in DELTAS]
-    losses = np.array([np.mean(np.log(scale)) + np.log(np.mean(errors / scale)) for scale in scales])
-    # Of equals the largest, so that rounding does not decide: a single row makes all of them equal.
-    return DELTAS[int(np.argmax(losses <= losses.min() + TIE))] * typical
+def _errors_and_std(y: Array, mean: np.ndarray, std: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    y = to_numbers(y, "y")
+    if y.size != mean.size or y.shape[:1] != mean.shape[:1]:
+        raise ValueError(f"y must have the shape {mean.shape} of the predictions, got {y.shape}.")
+    # A network's single output often has shape (n, 1) where y has (n,).
+    return np.abs(y.reshape(mean.shape) - mean), std
 
 
-def _check_delta(delta: Any, shape: tuple[int, ...]) -> Any:
+def _checked_prediction(mean: Array, std: Array) -> tuple[np.ndarray, np.ndarray]:
+    mean, std = to_numbers(mean, "mean"), to_numbers(std, "std")
+    if mean.ndim not in (1, 2) or mean.shape != std.shape:
+        raise ValueError(
+            f"mean and std must both have shape (n,) or (n, o), got {mean.shape} and {std.shape}."
+        )
+    return mean, std
+
+
+def _checked_delta(delta: Any, shape: tuple[int, ...]) -> Any:
     """Return δ with one value for each output."""
     values = to_numbers(delta, "delta")
     if np.any(values < 0.0):
@@ -296,3 +416,47 @@ def _check_delta(delta: Any, shape: tuple[int, ...]) -> Any:
     if values.ndim and values.shape != shape:
         raise ValueError(f"delta must be a number or have shape {shape}, got shape {values.shape}.")
     return np.broadcast_to(values, shape)[()]
+
+
+def _checked_proba(proba: Array) -> np.ndarray:
+    if isinstance(proba, list) and proba and np.ndim(proba[0]) == 2:
+        raise ValueError(f"model must predict one output, got probabilities for {len(proba)}.")
+    proba = to_numbers(proba, "proba")
+    if proba.ndim != 2:
+        raise ValueError(f"proba must have shape (n, c), got {proba.shape}.")
+    return proba
+
+
+def _mean_and_std(model: Any, X: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Return the model's mean and σ for n inputs, each of shape (n,) or (n, o)."""
+    if hasattr(model, "posterior"):
+        posterior = model.posterior(X)
+        # The square root is taken in double precision, also of a tensor of single precision.
+        return _checked_prediction(posterior.mean, np.sqrt(to_numbers(posterior.variance, "the variance")))
+    if _takes(getattr(model, "predict", None), "return_std"):
+        return _checked_prediction(*model.predict(X, return_std=True))
+    raise TypeError(
+        f"model must have posterior(X) or predict(X, return_std=True), got {type(model).__name__}."
+    )
+
+
+def _probabilities(model: Any, X: Any) -> np.ndarray:
+    """Return the model's probabilities for n inputs, of shape (n, c)."""
+    if hasattr(model, "predict_proba"):
+        return _checked_proba(model.predict_proba(X))
+    if not _takes(getattr(model, "posterior", None), "link"):
+        raise TypeError(
+            f'model must have predict_proba(X) or posterior(X, link="softmax"), got {type(model).__name__}.'
+        )
+    proba = _checked_proba(model.posterior(X, link="softmax").link_mean)
+    if proba.shape[1] < 2:
+        raise ValueError("the network must have at least two logits, one for each class, got one.")
+    return proba
+
+
+def _takes(method: Any, keyword: str) -> bool:
+    """Return whether a method can be called with this keyword, according to its signature."""
+    if method is None:
+        return False
+    parameters = inspect.signature(method).parameters
+    return keyword in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())

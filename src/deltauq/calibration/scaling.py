@@ -1,8 +1,8 @@
-"""A spread turned into a standard deviation of the target: scaled, and with the noise no model can see."""
+"""Scaling of σ: δ for values near zero, and a standard deviation that includes the noise of the target."""
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -11,6 +11,55 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from deltauq.calibration._arrays import to_numbers
+
+DELTAS = (100.0, 30.0, 10.0, 3.0, 1.0, 0.3)
+"""Candidates for δ, in units of the root mean square of σ. With the first, σ + δ is nearly constant."""
+TIE = 1e-9
+"""Losses that differ by less are equal."""
+
+
+def choose_delta(errors: ArrayLike, std: ArrayLike, weights: np.ndarray | None = None) -> Any:
+    """Return δ, the number added to σ so that a σ near zero does not claim an error near zero.
+
+    A model may have σ = 0 on rows that it predicts wrongly: a σ near zero is no evidence of a small error.
+    Everything that divides errors by σ, or that makes intervals from it, therefore uses σ + δ. Of a few
+    multiples of the root mean square of σ, the one with the largest likelihood is chosen, for errors that
+    have a Laplace distribution with scale b · (σ + δ) and the best b. If σ is not informative, δ is large.
+
+    Parameters
+    ----------
+    errors : array-like of shape (n,) or (n, o)
+        Absolute errors of rows that the model was not trained on.
+    std : array-like of the same shape
+        σ of these rows.
+    weights : array of shape (n,), optional
+        Weights of the rows.
+
+    Returns
+    -------
+    delta : float, or array of shape (o,)
+        Positive. For each output separately.
+    """
+    errors, std = np.asarray(errors), np.asarray(std)
+    columns = zip(errors.reshape(len(errors), -1).T, std.reshape(len(std), -1).T, strict=True)
+    return np.reshape([_likeliest_delta(*column, weights) for column in columns], errors.shape[1:])[()]
+
+
+def _likeliest_delta(errors: np.ndarray, std: np.ndarray, weights: np.ndarray | None) -> float:
+    error = float(np.average(errors, weights=weights))
+    rms = float(np.sqrt(np.average(std**2, weights=weights)))
+    if rms == 0.0 or error == 0.0:
+        # σ carries no information: any δ of the right unit will do.
+        return error or rms or 1.0
+    scales = [std + share * rms for share in DELTAS]
+    losses = np.array(
+        [
+            np.average(np.log(scale), weights=weights) + np.log(np.average(errors / scale, weights=weights))
+            for scale in scales
+        ]
+    )
+    # The largest of equals, so that rounding does not decide: with a single row all of them are equal.
+    return DELTAS[int(np.argmax(losses <= losses.min() + TIE))] * rms
 
 
 class GaussianScaler(BaseEstimator):

@@ -6,8 +6,8 @@ from scipy.optimize import differential_evolution
 from scipy.stats import norm
 from sklearn.exceptions import NotFittedError
 
-import deltauq.calibration.gaussian
-from deltauq.calibration import GaussianScaler
+import deltauq.calibration.scaling
+from deltauq.calibration import GaussianScaler, choose_delta
 
 
 def nll(y, std):
@@ -60,7 +60,7 @@ def test_bad_input_is_refused():
 
 
 def test_the_example_runs():
-    assert doctest.testmod(deltauq.calibration.gaussian).failed == 0
+    assert doctest.testmod(deltauq.calibration.scaling).failed == 0
 
 
 @pytest.mark.parametrize("place", range(3))
@@ -84,3 +84,25 @@ def test_tensors_of_any_kind_are_read():
     found = GaussianScaler().fit(y.bfloat16(), torch.zeros(3), std)
     assert (found.scale_, found.noise_) == (expected.scale_, expected.noise_)
     np.testing.assert_array_equal(found.transform(std), expected.transform(std.detach().numpy()))
+
+
+def test_choose_delta_of_informative_and_uninformative_sigma():
+    rng = np.random.default_rng(0)
+    std = rng.lognormal(size=(2000, 2))
+    errors = np.abs(rng.normal(size=(2000, 2))) * np.column_stack([std[:, 0], np.ones(2000)])
+    informative, uninformative = choose_delta(errors, std) / np.sqrt(np.mean(std**2, axis=0))
+    assert informative <= 1.0 and uninformative >= 10.0
+
+
+def test_choose_delta_without_sigma_or_errors():
+    assert choose_delta([1.0, 3.0], [0.0, 0.0]) == 2.0
+    assert choose_delta([0.0, 0.0], [3.0, 3.0]) == 3.0
+    assert choose_delta([0.0], [0.0]) == 1.0
+
+
+def test_choose_delta_weights_count_as_repeated_rows():
+    rng = np.random.default_rng(0)
+    std, weights = rng.lognormal(size=50), rng.integers(1, 4, size=50)
+    errors = std * rng.exponential(size=50)
+    repeated = choose_delta(np.repeat(errors, weights), np.repeat(std, weights))
+    np.testing.assert_allclose(choose_delta(errors, std, weights), repeated)
