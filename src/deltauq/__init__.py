@@ -1,4 +1,4 @@
-"""An honest error bar for any predictive model, by anchor marginalisation (Δ-UQ)."""
+"""Uncertainty estimates for any predictive model by anchor marginalisation (Δ-UQ)."""
 
 from __future__ import annotations
 

@@ -1,16 +1,12 @@
 """The loop: optima found, the same points after a kill, nothing lost by an objective that fails."""
 
-import doctest
-import importlib
 import os
 import pickle
-import re
 import signal
 import subprocess
 import sys
 import time
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -352,23 +348,3 @@ def test_the_plot_shows_values_and_the_best_so_far():
     np.testing.assert_array_equal(points.y, [np.nan, 1.0, 3.0, np.nan, 2.0])
     np.testing.assert_array_equal(stairs.y, [np.nan, 1.0, 3.0, 3.0, 3.0])
     assert list(stairs.x) == [1, 2, 3, 4, 5] and stairs.line.shape == "hv"
-
-
-# What the documentation shows.
-
-
-def test_examples_of_docstrings():
-    result = doctest.testmod(importlib.import_module("deltauq.bo.maximize"))
-    assert result.attempted > 0 and result.failed == 0
-
-
-def test_examples_of_the_page_on_optimisation(tmp_path, monkeypatch):
-    pytest.importorskip("plotly")
-    monkeypatch.chdir(tmp_path)
-    text = (Path(__file__).parents[2] / "docs" / "optimisation.md").read_text(encoding="utf-8")
-    names: dict[str, object] = {}
-    for block in re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL):
-        exec(block, names)
-    assert names["X"].shape == (11, 2)
-    assert names["found"].value > -0.1 and names["value"] > -0.25
-    assert len(names["optimiser"].history) == 13 and (tmp_path / "laboratory.jsonl").exists()

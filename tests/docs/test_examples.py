@@ -1,6 +1,7 @@
-"""What the documentation shows runs as it stands: every block of every page, in its order."""
+"""The examples of the documentation run: every block of every page in order, and those of docstrings."""
 
 import doctest
+import importlib
 import os
 import re
 import shlex
@@ -13,32 +14,74 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import deltauq.estimators.classifier
-import deltauq.estimators.regressor
-
 ROOT = Path(__file__).parents[2]
+SRC = ROOT / "src"
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-SLOW = {"README.md", "inverse.md", "ood.md", "optimisation.md", "own-data.md", "scale.md", "start.md"}
+SLOW = {
+    "README.md",
+    "distributed.md",
+    "getting-started.md",
+    "inverse.md",
+    "limits.md",
+    "ood.md",
+    "optimisation.md",
+    "tables.md",
+}
 BLOCK = re.compile(r"^```(\S*)\n(.*?)^```", flags=re.DOTALL | re.MULTILINE)
 NOT_RUN = {"text"}
-"""What is no program: drawings, and the forms of commands."""
+"""Languages of blocks that are not programs: diagrams, and the syntax of commands."""
 
 
 def blocks(page):
     return BLOCK.findall(page.read_text(encoding="utf-8"))
 
 
-def pages():
-    shown = [page for page in PAGES if any(language not in NOT_RUN for language, _ in blocks(page))]
+def pages_with_examples():
+    pages = [page for page in PAGES if any(language not in NOT_RUN for language, _ in blocks(page))]
     return [
         pytest.param(page, marks=pytest.mark.slow if page.name in SLOW else (), id=page.name)
-        for page in shown
+        for page in pages
     ]
+
+
+def check_inverse(names, folder):
+    result = names["result"]
+    assert result.x.shape == (3, 20, 3) and not result.diverged.any()
+    true = names["stiffness"](result.x).mean(1)
+    np.testing.assert_allclose(result.mean.mean(1), [0.5, 1.0, 1.5], atol=0.1)
+    np.testing.assert_allclose(true[:2], [0.5, 1.0], atol=0.15)
+    assert true[2] > 1.15, "stiffer than any beam of the training data"
+
+
+def check_optimisation(names, folder):
+    assert names["X"].shape == (11, 2)
+    assert names["result"].value > -0.1 and names["value"] > -0.25
+    assert len(names["optimiser"].history) == 13 and (folder / "laboratory.jsonl").exists()
+
+
+def check_readme(names, folder):
+    assert names["std"].shape == (242,) and (names["std"] > 0).all()
+
+
+def check_tables(names, folder):
+    assert abs(names["metrics"]["coverage"] - 0.9) < 0.07
+    np.testing.assert_allclose(names["prediction"], names["predictions"].prediction, rtol=1e-5)
+    np.testing.assert_allclose(names["upper"], names["predictions"].upper, rtol=1e-5)
+    assert "<h1>" in (folder / "report.html").read_text(encoding="utf-8")
+
+
+CHECKS = {
+    "README.md": check_readme,
+    "inverse.md": check_inverse,
+    "optimisation.md": check_optimisation,
+    "tables.md": check_tables,
+}
+"""What the examples of a page must have computed, given their names and the folder they ran in."""
 
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """A folder with the files that pages speak of: tables of houses, and the result lines."""
+    """A working directory with the files that the pages use: tables of houses, and the result lines."""
     pd = pytest.importorskip("pandas")
     rng = np.random.default_rng(0)
     houses = pd.DataFrame({"area": rng.uniform(20, 200, 100), "town": rng.choice(["Ulm", "Bern"], 100)})
@@ -51,8 +94,8 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-@pytest.mark.parametrize("page", pages())
-def test_examples_of_a_page(page, folder):
+@pytest.mark.parametrize("page", pages_with_examples())
+def test_page(page, folder):
     names: dict[str, object] = {}
     for language, text in blocks(page):
         if language == "python":
@@ -61,39 +104,43 @@ def test_examples_of_a_page(page, folder):
             for line in text.splitlines():
                 run_line(shlex.split(line, comments=True))
         else:
-            assert language in NOT_RUN, f"{page.name} has a block of {language or 'nothing'}"
+            assert language in NOT_RUN, f"{page.name} has a block of unknown language: {language!r}"
+    if page.name in CHECKS:
+        CHECKS[page.name](names, folder)
 
 
 def run_line(words):
-    """Run a line of a terminal, or look up what it names where running it would take a machine of its own."""
-    if words[0] == "deltauq":
+    """Run one line of a shell block, or check the names it uses if it would install or serve something."""
+    if words[0] == "make":
+        makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+        assert re.search(rf"^{words[1]}:", makefile, re.MULTILINE), words
+    elif words[:2] == ["pip", "install"]:
+        project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+        extras = re.search(r"\[(.*)\]", words[2])
+        assert extras is None or set(extras[1].split(",")) <= set(project["optional-dependencies"]), words
+    elif words[:3] == ["mlflow", "models", "serve"]:
+        assert (Path(words[4]) / "MLmodel").exists(), words
+    else:
+        module = {"deltauq": ["deltauq.cli"], "python": words[2:3]}[words[0]]
+        arguments = words[1:] if words[0] == "deltauq" else words[3:]
+        path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
         done = subprocess.run(
-            [sys.executable, "-m", "deltauq.cli", *words[1:]],
+            [sys.executable, "-m", *module, *arguments],
             capture_output=True,
             text=True,
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
+            env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path},
         )
         assert done.returncode == 0, done.stdout + done.stderr
-    elif words[0] == "make":
-        assert re.search(rf"^{words[1]}:", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE), (
-            words
-        )
-    elif words[:2] == ["pip", "install"]:
-        known = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-        extras = re.search(r"\[(.*)\]", words[2])
-        assert extras is None or set(extras[1].split(",")) <= set(known["optional-dependencies"]), words
-    else:
-        # A server: what it is to serve must be there.
-        assert words[:3] == ["mlflow", "models", "serve"] and (Path(words[4]) / "MLmodel").exists(), words
 
 
-def test_the_first_example_of_the_readme_says_what_it_should():
-    names: dict[str, object] = {}
-    exec(blocks(PAGES[0])[0][1], names)
-    assert names["std"].shape == (242,) and (names["std"] > 0).all()
+def modules_with_examples():
+    files = (path for path in sorted(SRC.rglob("*.py")) if ">>> " in path.read_text(encoding="utf-8"))
+    return [".".join(path.relative_to(SRC).with_suffix("").parts) for path in files]
 
 
-@pytest.mark.parametrize("module", [deltauq.estimators.regressor, deltauq.estimators.classifier])
-def test_examples_of_docstrings(module):
-    result = doctest.testmod(module)
+@pytest.mark.parametrize("name", modules_with_examples())
+def test_docstrings(name, tmp_path, monkeypatch):
+    pytest.importorskip("pandas")
+    monkeypatch.chdir(tmp_path)
+    result = doctest.testmod(importlib.import_module(name))
     assert result.attempted > 0 and result.failed == 0

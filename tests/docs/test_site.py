@@ -114,7 +114,7 @@ def test_pages_fit_the_screen_and_can_be_searched(address, width, browser):
     asked = []
     page.on("pageerror", lambda error: complaints.append(str(error)))
     page.on("request", lambda request: asked.append(request.url))
-    for name in ("index", "how-it-works", "own-data", "results", "api/estimators", "commands"):
+    for name in ("index", "how-it-works", "tables", "results", "api/estimators", "commands"):
         page.goto(f"{address}/{name}.html")
         assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), name
         broken = "[...document.images].filter(i => i.offsetParent && !i.naturalWidth).map(i => i.src)"
