@@ -20,7 +20,10 @@ from sklearn.svm import SVC, SVR
 
 from deltauq import AnchoredClassifier, AnchoredRegressor, plots
 from deltauq.data import gap_curve, three_classes
-from deltauq.demo import gap, table
+from deltauq.demo import fit_band, predict_table
+from deltauq.demo.page import LEVELS
+from deltauq.demo.run import ESTIMATORS, N_POINTS
+from deltauq.metrics import coverage_curve
 from deltauq.plots import _colours as colours
 from experiments import ResultStore, get_experiment
 from experiments.figure2 import N_ANCHORS
@@ -34,7 +37,7 @@ N_ANSWERS = 12
 
 def answers() -> Figure:
     """The answers under a few anchors, one line each, and their mean."""
-    toy = gap_curve("hill", gap.N_ROWS)
+    toy = gap_curve("hill", N_POINTS)
     x = np.linspace(toy.limits[0], toy.limits[1], 161)
     model = AnchoredRegressor(SVR(C=10, gamma=1.0), n_anchors=N_ANSWERS, random_state=0).fit(toy.X, toy.y)
     posterior = model.posterior(x[:, None], return_samples=True)
@@ -51,7 +54,7 @@ def answers() -> Figure:
 
 def band(name: str, y_range: tuple[float, float]) -> Figure:
     """A base model's band where there is data and where there is none."""
-    curve = gap.predict_curve(name)
+    curve = fit_band(name)
     return plots.mean_and_band(
         curve.x,
         curve.mean,
@@ -97,14 +100,13 @@ def how_many() -> Figure:
 def pictures() -> Iterator[tuple[str, Figure, tuple[int, int]]]:
     """Yield every picture with its name and size."""
     yield "answers", answers(), SIZE
-    yield "band", band(gap.CHOSEN, (-1.6, 3.4)), SIZE
-    yield "forest", band(gap.CONTRAST, (-1.6, 3.4)), SIZE
-    study = table.study_table(lambda name: None)
-    assert study.raw.std is not None and study.calibrated.std is not None
-    stds = {"raw": study.raw.std, "calibrated": study.calibrated.std}
-    yield "error-by-spread", plots.error_by_spread(study.error, stds), SIZE
-    observed = {"raw": study.coverage_at(study.raw), "calibrated": study.coverage_at(study.calibrated)}
-    yield "coverage", plots.coverage_curves(table.LEVELS, observed), SIZE
+    for name, estimator in zip(("band", "forest"), ESTIMATORS, strict=True):
+        yield name, band(estimator, (-1.6, 3.4)), SIZE
+    table = predict_table()
+    stds = {"raw": table.raw_std, "calibrated": table.std}
+    yield "error-by-spread", plots.error_by_spread(table.y - table.mean, stds), SIZE
+    observed = {name: coverage_curve(table.y, table.mean, std, LEVELS)[1] for name, std in stds.items()}
+    yield "coverage", plots.coverage_curves(LEVELS, observed), SIZE
     yield "doubt", doubt(), (500, 440)
     yield "how-many", how_many(), SIZE
 

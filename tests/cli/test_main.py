@@ -1,4 +1,3 @@
-import json
 import subprocess
 import sys
 
@@ -69,27 +68,3 @@ def test_importing_the_package_needs_neither_plotly_nor_typer_nor_rich():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
-
-
-@pytest.mark.slow
-def test_demo_as_a_process_of_its_own(tmp_path):
-    done = run("demo", "--json", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    numbers = json.loads(done.stdout)
-    page = tmp_path / "deltauq-demo.html"
-    assert numbers["page"] == str(page.resolve())
-    html = page.read_text(encoding="utf-8")
-    assert html.count('class="plot"') == 8
-
-    by_name = {row["base"]: row for row in numbers["gap"]["sigma_gap_over_data"]}
-    assert by_name["SVR(C=10, gamma=1)"]["opens"] == "yes"
-    assert by_name["RandomForest"]["opens"] == "if sides differ"
-    assert by_name["LinearRegression"]["sides_agree"] == [None, None, None]
-
-    _, raw, calibrated, _ = numbers["table"]["models"]
-    assert raw["coverage"] < 0.75 < 0.83 < calibrated["coverage"] < 0.97
-
-    separable, nested = numbers["classes"]["separable"], numbers["classes"]["nested"]
-    assert separable["near_boundaries"] > 3 * separable["at_centers"]
-    large, *small = nested["by_class"]
-    assert min(small) > large

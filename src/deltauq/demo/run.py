@@ -1,60 +1,186 @@
-"""The three parts of the demonstration in a row."""
+"""The computations of the demonstration."""
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from deltauq._version import __version__
-from deltauq.demo import classes, gap, table
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.datasets import load_diabetes
+from sklearn.ensemble import RandomForestRegressor
+from sklearn.model_selection import train_test_split
+from sklearn.svm import SVR
 
-STEPS = gap.STEPS + table.STEPS + classes.STEPS
+from deltauq._version import __version__
+from deltauq.baselines import TreeSpreadRegressor
+from deltauq.core import Posterior
+from deltauq.data import GapToy, gap_curve
+from deltauq.estimators import AnchoredRegressor
+from deltauq.metrics import coverage, mae, spearman, width
+
+SEED = 0
+N_POINTS = 40
+ESTIMATORS = {
+    "SVR(C=10, gamma=1)": SVR(C=10, gamma=1.0),
+    "RandomForestRegressor(20)": RandomForestRegressor(20),
+}
+"""The band of the first widens in a gap of the data, that of the second does not."""
+
+N_TRAIN = 200
+N_TREES = 5
+N_TREES_LARGE = 100
+COVERAGE = 0.9
+"""Nominal coverage of the intervals in the table."""
+
+
+@dataclass(frozen=True)
+class Band:
+    """The prediction of an anchored model over one input.
+
+    Attributes
+    ----------
+    name : str
+        The estimator.
+    toy : GapToy
+        The training points and the curve behind them.
+    x, mean : arrays of shape (n,)
+        Inputs in ascending order and their predictions.
+    std, raw_std : arrays of shape (n,)
+        σ after and before calibration.
+    anchors : array of shape (K,)
+    """
+
+    name: str
+    toy: GapToy
+    x: np.ndarray
+    mean: np.ndarray
+    std: np.ndarray
+    raw_std: np.ndarray
+    anchors: np.ndarray
+
+    @property
+    def gap_ratio(self) -> float:
+        """Mean raw σ in the gap, divided by mean raw σ where there is data."""
+        (low, high), (start, end) = self.toy.gap, self.toy.limits
+        in_gap = (self.x > low) & (self.x < high)
+        in_data = ~in_gap & (self.x >= start) & (self.x <= end)
+        return float(self.raw_std[in_gap].mean() / self.raw_std[in_data].mean())
+
+
+@dataclass(frozen=True)
+class TableResult:
+    """Predictions for the test rows of the diabetes data.
+
+    Attributes
+    ----------
+    y, plain, mean : arrays of shape (n,)
+        Targets, predictions of the plain forest, and predictions of the anchored forest.
+    raw_std, std : arrays of shape (n,)
+        σ of the anchored forest before and after calibration.
+    large : Posterior
+        A larger plain forest: mean and variance over its trees.
+    """
+
+    y: np.ndarray
+    plain: np.ndarray
+    mean: np.ndarray
+    raw_std: np.ndarray
+    std: np.ndarray
+    large: Posterior
+
+    def scores(self) -> list[dict[str, Any]]:
+        """Return the metrics of each model; the plain forest has no σ, hence an error only."""
+        rows: list[dict[str, Any]] = [
+            {"model": f"forest of {N_TREES}, plain", "mae": mae(self.y, self.plain)}
+        ]
+        for name, mean, std in (
+            (f"forest of {N_TREES}, anchored", self.mean, self.raw_std),
+            (f"forest of {N_TREES}, anchored, calibrated", self.mean, self.std),
+            (f"forest of {N_TREES_LARGE}, spread of its trees", self.large.mean, self.large.std),
+        ):
+            rows.append(
+                {
+                    "model": name,
+                    "mae": mae(self.y, mean),
+                    "spearman": spearman(std, self.y - mean),
+                    "coverage": coverage(self.y, mean, std, COVERAGE),
+                    "width": width(std, COVERAGE),
+                }
+            )
+        return rows
+
+    def formatted_scores(self) -> list[list[str]]:
+        """Return the rows of a table of `scores`."""
+        formats = {"mae": "{:.1f}", "spearman": "{:.2f}", "coverage": "{:.0%}", "width": "{:.0f}"}
+        return [
+            [row["model"], *(form.format(row[key]) if key in row else "–" for key, form in formats.items())]
+            for row in self.scores()
+        ]
+
+    def summary(self) -> str:
+        """Return the coverage of the intervals in a sentence."""
+        _, raw, calibrated, _ = self.scores()
+        return (
+            f"Intervals of nominal coverage {COVERAGE:.0%} contain {raw['coverage']:.0%} of the targets "
+            f"with raw σ, and {calibrated['coverage']:.0%} with calibrated σ."
+        )
 
 
 @dataclass(frozen=True)
 class Demo:
-    """All that the demonstration found."""
+    """All results of the demonstration."""
 
-    gap: gap.GapStudy
-    table: table.TableStudy
-    classes: classes.ClassStudy
+    bands: list[Band]
+    table: TableResult
     seconds: float
 
     def numbers(self) -> dict[str, Any]:
-        """Return the findings as values that JSON can hold; NaN becomes None."""
-        parts = {
+        """Return the results as plain values for JSON."""
+        return {
             "version": __version__,
-            "gap": self.gap.numbers(),
-            "table": self.table.numbers(),
-            "classes": self.classes.numbers(),
+            "bands": [{"estimator": band.name, "gap_ratio": band.gap_ratio} for band in self.bands],
+            "models": self.table.scores(),
+            "nominal_coverage": COVERAGE,
             "seconds": round(self.seconds, 2),
         }
-        return dict(_without_nan(parts))
 
 
-def run_demo(tick: Callable[[str], None] = lambda name: None) -> Demo:
-    """Compute everything that the demonstration shows.
-
-    Parameters
-    ----------
-    tick : callable, optional
-        Told what comes next before each of `STEPS` steps.
-
-    Returns
-    -------
-    demo : Demo
-    """
+def run_demo(progress: Callable[[int, int | None], None] = lambda done, total: None) -> Demo:
+    """Compute the demonstration; `progress` is called with the number of steps done and of all steps."""
     start = time.perf_counter()
-    parts = gap.study_gap(tick), table.study_table(tick), classes.study_classes(tick)
-    return Demo(*parts, seconds=time.perf_counter() - start)
+    total = len(ESTIMATORS) + 1
+    bands = []
+    for done, name in enumerate(ESTIMATORS):
+        progress(done, total)
+        bands.append(fit_band(name))
+    progress(total - 1, total)
+    table = predict_table()
+    return Demo(bands, table, time.perf_counter() - start)
 
 
-def _without_nan(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _without_nan(inner) for key, inner in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_without_nan(inner) for inner in value]
-    return None if isinstance(value, float) and math.isnan(value) else value
+def fit_band(name: str) -> Band:
+    """Anchor one of `ESTIMATORS` on points with a gap, and predict over the whole line."""
+    toy = gap_curve("hill", N_POINTS, random_state=SEED)
+    x = np.linspace(toy.limits[0] - 0.3, toy.limits[1] + 0.3, 173)
+    model = _anchored(ESTIMATORS[name], n_anchors=N_POINTS).fit(toy.X, toy.y)
+    mean, std = model.predict(x[:, None], return_std=True)
+    raw_std = model.posterior(x[:, None]).std
+    return Band(name, toy, x, mean, std, raw_std, np.sort(model.anchors_[:, 0]))
+
+
+def predict_table() -> TableResult:
+    """Compare a small forest with and without anchors, and with a larger forest."""
+    X, y = load_diabetes(return_X_y=True)
+    X, X_test, y, y_test = train_test_split(X, y, train_size=N_TRAIN, random_state=SEED)
+    plain = RandomForestRegressor(N_TREES, random_state=SEED).fit(X, y).predict(X_test)
+    large = TreeSpreadRegressor(RandomForestRegressor(N_TREES_LARGE), random_state=SEED).fit(X, y)
+    model = _anchored(RandomForestRegressor(N_TREES)).fit(X, y)
+    mean, std = model.predict(X_test, return_std=True)
+    return TableResult(y_test, plain, mean, model.posterior(X_test).std, std, large.posterior(X_test))
+
+
+def _anchored(estimator: BaseEstimator, **params: Any) -> AnchoredRegressor:
+    return AnchoredRegressor(estimator, calibrate="cv", random_state=SEED, **params)
