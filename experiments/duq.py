@@ -9,13 +9,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from deltauq.baselines._network import (
+from deltauq.baselines.network import (
     MakeNetwork,
     NetworkBaseline,
     Training,
+    check_class_labels,
+    check_no_criterion,
     outputs_of,
-    refuse_criterion,
-    require_labels,
 )
 from deltauq.core import Posterior, StreamingPosterior
 from deltauq.nn.training import Batch, as_inputs
@@ -202,8 +202,8 @@ class DUQ(NetworkBaseline):
         return outputs_of(self.network_.log_kernels, x, self._device, batch_size)
 
     def _fit(self, x: Tensor, y: Tensor, training: Training) -> None:
-        refuse_criterion(training, "DUQ")
-        require_labels(y, "DUQ")
+        check_no_criterion(training, "DUQ")
+        check_class_labels(y, "DUQ")
         net = self._new_kernels(x, y, training)
         low = training.recipe.precision == "bf16-mixed"
 
@@ -222,7 +222,7 @@ class DUQ(NetworkBaseline):
     def _new_kernels(self, x: Tensor, y: Tensor, training: Training) -> KernelNetwork:
         """Return the network before training."""
         seed = training.recipe.seed
-        extractor = use_double_backward(self._new_network(seed), training.recipe.compile).eval()
+        extractor = use_double_backward(self.new_network(seed), training.recipe.compile).eval()
         with torch.no_grad():
             features = extractor(as_inputs(x[:1], training.normalise, channels_last=False))
         if features.ndim != 2:

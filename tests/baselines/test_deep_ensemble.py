@@ -21,7 +21,7 @@ def make_with_batch_norm():
     return nn.Sequential(nn.Linear(2, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 1))
 
 
-def test_posterior_is_the_moments_of_the_members(wave):
+def test_posterior_is_moments_of_members(wave):
     x, y = wave
     model = DeepEnsemble(make, 4).fit(x, y, RECIPE)
     outputs = torch.stack([member(x) for member in model.members_]).detach()
@@ -43,14 +43,14 @@ def test_each_member_is_the_plain_network_of_its_seed(wave):
         torch.testing.assert_close(member(x), alone(x), rtol=1e-4, atol=1e-5)
 
 
-def test_training_together_is_training_one_by_one(wave, tmp_path):
+def test_training_together_equals_training_one_by_one(wave, tmp_path):
     x, y = wave
     together = DeepEnsemble(make, 3, seeds=[3, 1, 2]).fit(x, y, RECIPE)
     one_by_one = DeepEnsemble(make, 3, seeds=[3, 1, 2]).fit(x, y, RECIPE, checkpoint=tmp_path / "run.ckpt")
     torch.testing.assert_close(together.posterior(x).mean, one_by_one.posterior(x).mean, rtol=1e-4, atol=1e-5)
 
 
-def test_together_and_one_by_one_agree_on_classes(blobs, tmp_path):
+def test_training_together_equals_one_by_one_on_classes(blobs, tmp_path):
     x, y = blobs
     together = DeepEnsemble(lambda: MLP(2, 3, (8,)), 2).fit(x, y, RECIPE)
     one_by_one = DeepEnsemble(lambda: MLP(2, 3, (8,)), 2).fit(x, y, RECIPE, checkpoint=tmp_path / "run.ckpt")
@@ -72,13 +72,13 @@ def test_members_with_batch_norm_keep_a_checkpoint_each_and_resume(wave, tmp_pat
     torch.testing.assert_close(first.posterior(x).mean, again.posterior(x).mean, rtol=0, atol=0)
 
 
-def test_networks_that_are_there_already_can_be_left_out_in_turn(wave):
+def test_ensemble_of_trained_networks(wave):
     x, _ = wave
     nets = [make() for _ in range(3)]
     without_first = DeepEnsemble.from_members(nets[1:])
     expected = torch.stack([net(x) for net in nets[1:]]).detach()
     torch.testing.assert_close(without_first.posterior(x).mean, expected.mean(0))
-    with pytest.raises(TypeError, match="trains no new ones"):
+    with pytest.raises(TypeError, match="construct it with make_network"):
         without_first.fit(x, x[:, :1], RECIPE)
 
 
@@ -123,7 +123,7 @@ def test_networks_that_cannot_be_stacked_are_trained_one_by_one(wave, make):
         torch.testing.assert_close(member(x), alone(x), rtol=1e-4, atol=1e-5)
 
 
-def test_bytes_are_scaled_and_normalised_on_both_ways(tmp_path):
+def test_uint8_inputs_are_scaled_and_normalised(tmp_path):
     x = torch.randint(256, (40, 3, 2, 2), dtype=torch.uint8)
     y = torch.arange(40) % 2
     normalise = torch.tensor([0.4, 0.5, 0.6]), torch.tensor([0.2, 0.3, 0.4])
@@ -136,7 +136,7 @@ def test_bytes_are_scaled_and_normalised_on_both_ways(tmp_path):
     torch.testing.assert_close(together, one_by_one, rtol=1e-4, atol=1e-5)
 
 
-def test_bad_numbers_are_refused():
+def test_invalid_number_of_members_raises():
     with pytest.raises(ValueError, match="n_members must be at least 1, got 0"):
         DeepEnsemble(make, 0)
     with pytest.raises(ValueError, match="3 members need as many seeds, got 2"):

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from deltauq.baselines import DEUPNetwork
-from deltauq.baselines.deup_network import error_surprise, expected_square
+from deltauq.baselines.deup_network import error_nll, expected_square
 from deltauq.nn import MLP
 from deltauq.nn.training import Recipe
 
@@ -20,7 +20,7 @@ def heteroscedastic(n):
     return x, 3 * x + (0.1 + 0.9 * x) * torch.randn(n, 1)
 
 
-def test_the_predicted_error_is_the_size_of_the_noise():
+def test_predicted_error_equals_the_noise():
     x, y = heteroscedastic(2000)
     model = DEUPNetwork(make, 3).fit(x, y, Recipe(epochs=25, batch_size=100, lr=5e-3, schedule="linear"))
     grid = torch.tensor([[0.1], [0.5], [0.9]])
@@ -29,7 +29,7 @@ def test_the_predicted_error_is_the_size_of_the_noise():
     torch.testing.assert_close(posterior.mean, 3 * grid, rtol=0, atol=0.2)
 
 
-def test_errors_are_those_of_rows_not_seen():
+def test_errors_are_out_of_fold():
     # Every row has a feature of its own, so that nothing is learned about rows that were not seen.
     x, y = torch.eye(60), torch.randn(60, 1)
     model = DEUPNetwork(lambda: nn.Linear(60, 1), 4).fit(x, y, Recipe(epochs=150, batch_size=60, lr=0.1))
@@ -37,7 +37,7 @@ def test_errors_are_those_of_rows_not_seen():
     assert abs(float(model.scale_) - float(y.std())) < 0.25
 
 
-def test_folds_trained_together_are_folds_trained_one_by_one(tmp_path):
+def test_folds_trained_together_equal_folds_trained_one_by_one(tmp_path):
     x, y = heteroscedastic(62)
     recipe = Recipe(epochs=3, batch_size=16, lr=1e-2)
     together = DEUPNetwork(make, 3).fit(x, y, recipe)
@@ -47,14 +47,14 @@ def test_folds_trained_together_are_folds_trained_one_by_one(tmp_path):
     assert names == ["run-0-0", "run-0-1", "run-0-2", "run-1", "run-2"]
 
 
-def test_the_likelihood_is_largest_at_the_mean_square():
+def test_likelihood_is_maximal_at_the_mean_square():
     squares = torch.rand(500, 1).double() ** 2
     output = torch.zeros(1, 1, dtype=torch.float64, requires_grad=True)
     optimizer = torch.optim.LBFGS([output], max_iter=100, line_search_fn="strong_wolfe")
 
     def closure():
         optimizer.zero_grad()
-        loss = error_surprise(output.expand(500, 1), squares)
+        loss = error_nll(output.expand(500, 1), squares)
         loss.backward()
         return loss
 
@@ -76,7 +76,7 @@ def test_progress_counts_to_the_epochs_of_the_recipe():
     assert epochs == sorted(epochs) and epochs[-1] == 6
 
 
-def test_bad_input_is_answered_with_one_line():
+def test_invalid_input_raises():
     x, y = heteroscedastic(4)
     with pytest.raises(ValueError, match="DEUP is for regression"):
         DEUPNetwork(make).fit(x, torch.arange(4), Recipe())

@@ -30,7 +30,7 @@ def twin(x, y, model):
     return predict
 
 
-def test_mean_and_variance_are_those_of_scikit_learn(wave):
+def test_mean_and_variance_equal_scikit_learn(wave):
     x, y = (tensor.double() for tensor in wave)
     model = GaussianProcess().fit(x, y, Recipe())
     order = model.rows_
@@ -54,7 +54,7 @@ def test_a_sine_is_learned_with_its_noise(wave):
     assert posterior.mean.dtype == torch.float64
 
 
-def test_too_many_rows_are_thinned_out_by_the_seed():
+def test_subsample_depends_on_the_seed():
     x = torch.randn(60, 1)
     y = torch.cat([x.sin(), x.cos()], 1)
     first, second, other = (GaussianProcess(40).fit(x, y, Recipe(seed=seed)) for seed in (0, 0, 1))
@@ -65,7 +65,7 @@ def test_too_many_rows_are_thinned_out_by_the_seed():
     torch.testing.assert_close(first.posterior(x, batch_size=1).var, posterior.var, rtol=1e-6, atol=1e-12)
 
 
-def test_bad_input_is_answered_with_one_line(wave):
+def test_invalid_input_raises(wave):
     x, y = wave
     with pytest.raises(ValueError, match="max_rows must be at least 2, got 1"):
         GaussianProcess(1)

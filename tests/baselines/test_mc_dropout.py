@@ -35,7 +35,7 @@ def test_moments_of_a_linear_model_have_a_closed_form():
     torch.testing.assert_close(posterior.var, var, rtol=0.06, atol=0)
 
 
-def test_a_network_meets_all_its_masks_equally_often():
+def test_masks_are_equally_frequent():
     net = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 1))
     x = torch.randn(1, 3)
     hidden = net[:2](x)
@@ -73,13 +73,13 @@ def test_dropout_follows_every_block_of_a_residual_network():
         torch.testing.assert_close(add_dropout(plain, 0.1).eval()(x), before)
 
 
-def test_dropout_of_the_network_itself_keeps_its_place():
+def test_existing_dropout_layers_are_replaced():
     net = add_dropout(MLP(3, 1, (8, 8), dropout=0.5), 0.1)
     assert dropouts(net) == ["layers.2", "layers.5"]
     assert not any(isinstance(layer, nn.Dropout) for layer in net.modules())
 
 
-def test_one_activation_used_twice_is_followed_twice():
+def test_shared_activation_is_followed_by_dropout_twice():
     relu = nn.ReLU()
     net = add_dropout(nn.Sequential(nn.Linear(2, 4), relu, nn.Linear(4, 6), relu, nn.Linear(6, 1)), 0.5)
     assert dropouts(net) == ["1.1", "3.1"]
@@ -111,7 +111,7 @@ class Transformer(nn.Module):
         return self.head(self.encoder(self.lift(x[:, :, None])).mean(1))
 
 
-def test_transformers_have_a_spread(wave):
+def test_transformers_have_a_variance(wave):
     x, y = wave
     model = MCDropout(Transformer, 0.3, 5).fit(x, y, RECIPE)
     before = torch.backends.mha.get_fastpath_enabled()
@@ -130,13 +130,13 @@ class Unused(nn.Module):
         return self.linear(x)
 
 
-def test_dropout_that_is_never_called_is_refused(wave):
+def test_dropout_that_is_never_called_raises(wave):
     model = MCDropout(Unused).fit(*wave, RECIPE)
-    with pytest.raises(ValueError, match="no dropout layer of Unused took part"):
+    with pytest.raises(ValueError, match="no dropout layer of Unused was called"):
         model.posterior(wave[0])
 
 
-def test_seeds_decide_the_masks(wave):
+def test_masks_depend_on_the_seed(wave):
     x, y = wave
     model = MCDropout(lambda: MLP(2, 1, (16,)), 0.3, 4).fit(x, y, RECIPE)
     first = model.posterior(x)
@@ -146,7 +146,7 @@ def test_seeds_decide_the_masks(wave):
     assert not torch.allclose(model.posterior(x).var, first.var)
 
 
-def test_bad_input_is_answered_with_one_line():
+def test_invalid_input_raises():
     with pytest.raises(ValueError, match="rate must lie between 0 and 1, got 1"):
         MCDropout(lambda: MLP(2), 1.0)
     with pytest.raises(ValueError, match="n_samples must be at least 2, got 1"):

@@ -69,7 +69,7 @@ def test_rows_do_not_depend_on_their_batch(case):
     assert not whole.mean.requires_grad and not whole.var.requires_grad
 
 
-def test_the_seed_decides_and_nothing_outside_changes(case):
+def test_same_seed_same_result_and_global_random_state_unchanged(case):
     method, make, x, y = case
     state = torch.get_rng_state()
     first = method(make).fit(x, y, RECIPE).posterior(x, link_of(y))
@@ -78,7 +78,7 @@ def test_the_seed_decides_and_nothing_outside_changes(case):
     assert_same(method(make).fit(x, y, RECIPE).posterior(x, link_of(y)), first, 0.0)
 
 
-def test_a_run_that_is_resumed_ends_the_same(case, tmp_path):
+def test_resumed_run_equals_uninterrupted_run(case, tmp_path):
     method, make, x, y = case
     first = method(make).fit(x, y, RECIPE, checkpoint=tmp_path / "run.ckpt").posterior(x)
     epochs = []
@@ -89,7 +89,7 @@ def test_a_run_that_is_resumed_ends_the_same(case, tmp_path):
     assert_same(again.posterior(x), first, 0.0)
 
 
-def test_low_precision_and_a_fabric_of_ones_own(case):
+def test_low_precision_with_own_fabric(case):
     method, make, x, y = case
     fabric = Fabric(accelerator="cpu", devices=1, precision="bf16-mixed")
     posterior = method(make).fit(x, y, RECIPE, fabric=fabric).posterior(x)
@@ -98,7 +98,7 @@ def test_low_precision_and_a_fabric_of_ones_own(case):
 
 
 @pytest.mark.parametrize("method", [*REGRESSORS, TemperatureNetwork])
-def test_misuse_is_answered_with_one_line(method):
+def test_misuse_raises(method):
     with pytest.raises(TypeError, match="must be a function that returns a new network, got Linear"):
         method(nn.Linear(2, 1))
     with pytest.raises(ValueError, match=f"this {method.__name__} is not fitted yet"):
@@ -106,7 +106,7 @@ def test_misuse_is_answered_with_one_line(method):
 
 
 @pytest.mark.parametrize("method", [*REGRESSORS, TemperatureNetwork, deltauq.baselines.GaussianProcess])
-def test_what_is_no_tensor_is_refused(method, wave):
+def test_arrays_raise(method, wave):
     x, y = wave
     model = method() if method is deltauq.baselines.GaussianProcess else method(make_regressor)
     with pytest.raises(TypeError, match="y must be a tensor, got ndarray"):
@@ -131,9 +131,9 @@ def test_baselines_for_tables_do_not_load_torch():
 
 @pytest.mark.parametrize(
     ("library", "file", "name", "extra"),
-    [("lightning_fabric", "_network", "SVI", "nn"), ("botorch.fit", "gp", "GaussianProcess", "bo")],
+    [("lightning_fabric", "network", "SVI", "nn"), ("botorch.fit", "gp", "GaussianProcess", "bo")],
 )
-def test_a_missing_library_is_named_with_its_extra(library, file, name, extra, monkeypatch):
+def test_missing_library_error_names_the_extra(library, file, name, extra, monkeypatch):
     for module in (file, "svi"):
         monkeypatch.delitem(sys.modules, f"deltauq.baselines.{module}", raising=False)
     monkeypatch.setitem(sys.modules, library, None)
@@ -141,7 +141,7 @@ def test_a_missing_library_is_named_with_its_extra(library, file, name, extra, m
         getattr(deltauq.baselines, name)
 
 
-def test_unknown_names_are_unknown():
+def test_unknown_name_raises():
     assert "SVI" in dir(deltauq.baselines)
     with pytest.raises(AttributeError, match="no attribute 'SWAG'"):
         _ = deltauq.baselines.SWAG
@@ -149,7 +149,7 @@ def test_unknown_names_are_unknown():
 
 @pytest.mark.parametrize("method", [DeepEnsemble, MCDropout, DEUPNetwork])
 @pytest.mark.parametrize("stackable", [True, False])
-def test_a_criterion_is_what_networks_are_trained_by(method, stackable, wave):
+def test_criterion_is_used(method, stackable, wave):
     x, y = wave
 
     def make():
@@ -166,6 +166,6 @@ def test_a_criterion_is_what_networks_are_trained_by(method, stackable, wave):
 
 
 @pytest.mark.parametrize("method", [SVI])
-def test_methods_with_a_loss_of_their_own_take_no_criterion(method, blobs):
+def test_criterion_raises_for_methods_with_own_loss(method, blobs):
     with pytest.raises(ValueError, match="has a loss of its own: give no criterion"):
         method(make_classifier).fit(*blobs, RECIPE, criterion=squared_error)

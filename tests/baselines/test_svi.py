@@ -23,7 +23,7 @@ def stds(layer):
     return {name: log_std.exp().detach() for name, log_std in layer.log_std.items()}
 
 
-def test_training_draws_outputs_with_the_moments_of_the_weights():
+def test_training_outputs_have_moments_of_the_weights():
     layer = spread(VariationalLayer(nn.Linear(5, 3), 0.1))
     x = torch.randn(1, 5)
     outputs = layer(x.expand(40_000, 5)).detach()
@@ -35,7 +35,7 @@ def test_training_draws_outputs_with_the_moments_of_the_weights():
     torch.testing.assert_close(outputs.var(0, keepdim=True), var, rtol=0.05, atol=0)
 
 
-def test_convolutions_draw_with_the_moments_of_the_weights_too():
+def test_convolution_outputs_have_moments_of_the_weights():
     layer = spread(VariationalLayer(nn.Conv2d(2, 3, 3, stride=2, padding=1, padding_mode="reflect"), 0.1))
     x = torch.randn(1, 2, 5, 5)
     outputs = layer(x.expand(20_000, 2, 5, 5)).detach()
@@ -77,7 +77,7 @@ def test_bayesian_linear_regression_has_the_known_mean_field_posterior():
     )
 
 
-def test_noise_is_learned_where_it_is_not_given():
+def test_noise_is_learned_by_default():
     x = torch.randn(500, 2)
     y = x.sum(1, keepdim=True) + 0.2 * torch.randn(500, 1)
     recipe = Recipe(epochs=150, batch_size=100, lr=0.05, schedule="cosine")
@@ -85,7 +85,7 @@ def test_noise_is_learned_where_it_is_not_given():
     assert abs(model.network_.noise.item() - 0.2) < 0.02
 
 
-def test_outputs_may_be_plain_numbers(wave):
+def test_outputs_may_be_scalars(wave):
     x, y = wave
     recipe = Recipe(epochs=3, batch_size=20)
     flat = SVI(lambda: nn.Sequential(nn.Linear(2, 1), nn.Flatten(0))).fit(x, y[:, 0], recipe)
@@ -106,7 +106,7 @@ class Tied(nn.Module):
         return self.inside(self.second(self.first(x)))
 
 
-def test_a_layer_used_in_several_places_is_one_variable():
+def test_shared_layer_becomes_one_variational_layer():
     net = convert(Tied(), 0.1)
     assert net.first is net.second is net.inside[0]
     network = VariationalNetwork(net, 1.0, None)
@@ -123,7 +123,7 @@ def divergence_by_torch(layer, prior_std):
 
 
 @pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])
-def test_divergence_is_that_of_torch(memory_format):
+def test_divergence_equals_torch(memory_format):
     net = convert(nn.Sequential(nn.Conv2d(3, 4, (3, 2)), nn.Flatten(), nn.Linear(8, 3, bias=False)), 0.1)
     for layer in (net[0], net[2]):
         spread(layer)
@@ -136,7 +136,7 @@ def test_divergence_is_that_of_torch(memory_format):
     torch.testing.assert_close(network.divergence(), expected)
 
 
-def test_a_converted_network_starts_as_the_network_it_was():
+def test_converted_network_starts_at_the_original_function():
     net = ResNet20().eval()
     x = torch.randn(2, 3, 8, 8)
     with torch.no_grad():
@@ -148,14 +148,14 @@ def test_a_converted_network_starts_as_the_network_it_was():
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_dark_pixels_and_low_precision_have_gradients(dtype):
+def test_zero_inputs_and_low_precision_have_finite_gradients(dtype):
     layer = VariationalLayer(nn.Conv2d(1, 4, 3, padding=1, bias=False), 0.05)
     with torch.autocast("cpu", dtype, enabled=dtype != torch.float32):
         layer(torch.zeros(2, 1, 6, 6)).sum().backward()
     assert all(parameter.grad.isfinite().all() for parameter in layer.parameters())
 
 
-def test_classes_are_learned_and_doubt_grows_away_from_them(blobs):
+def test_classes_are_learned_and_entropy_grows_away_from_data(blobs):
     x, y = blobs
     recipe = Recipe(epochs=60, batch_size=50, lr=2e-2)
     model = SVI(lambda: MLP(2, 3, (16,)), n_samples=50).fit(x, y, recipe)
@@ -166,7 +166,7 @@ def test_classes_are_learned_and_doubt_grows_away_from_them(blobs):
     assert all(layer.drawn is None for layer in model.network_.layers)
 
 
-def test_bad_input_is_answered_with_one_line(wave):
+def test_invalid_input_raises(wave):
     with pytest.raises(ValueError, match="prior_std must be positive, got 0"):
         SVI(lambda: MLP(2), 0.0)
     with pytest.raises(ValueError, match="divergence_weight must not be negative"):

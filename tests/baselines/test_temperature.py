@@ -19,7 +19,7 @@ def noisy_classes(n):
     return x, ((x[:, 0] > 0) ^ flipped).long()
 
 
-def test_the_temperature_is_the_likeliest_for_rows_held_back():
+def test_temperature_maximises_likelihood_of_held_out_rows():
     x, y = noisy_classes(400)
     model = TemperatureNetwork(lambda: MLP(2, 2, (64, 64)), 0.25)
     model.fit(x, y, Recipe(epochs=60, batch_size=50, lr=1e-2, seed=3))
@@ -34,7 +34,7 @@ def test_the_temperature_is_the_likeliest_for_rows_held_back():
     assert not posterior.var.any()
 
 
-def test_a_trained_network_is_given_the_temperature_of_given_rows():
+def test_temperature_of_trained_network_on_given_rows():
     net = nn.Linear(2, 2)
     net.weight.data = torch.tensor([[-5.0, 1.0], [5.0, 0.0]])
     x, y = noisy_classes(200)
@@ -46,7 +46,7 @@ def test_a_trained_network_is_given_the_temperature_of_given_rows():
         model.fit(x, y, Recipe())
 
 
-def test_bad_input_is_answered_with_one_line():
+def test_invalid_input_raises():
     x, y = noisy_classes(4)
     with pytest.raises(ValueError, match="temperature scaling is for classification"):
         TemperatureNetwork(nn.Identity).fit(x, x, Recipe())

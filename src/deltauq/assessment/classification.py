@@ -14,7 +14,7 @@ from sklearn.utils import check_random_state
 
 from deltauq.assessment.anchoring import Anchoring
 from deltauq.assessment.regression import has_seed
-from deltauq.baselines._base import seeded
+from deltauq.baselines.regressors import seeded_clone
 from deltauq.estimators import AnchoredClassifier
 from deltauq.metrics import auroc, brier, ece, nll
 from deltauq.utils.formatting import short_repr
@@ -66,7 +66,9 @@ class PlainClassifier(ClassifierMixin, BaseEstimator):
     def fit(self, X: Any, y: np.ndarray) -> PlainClassifier:
         """Fit to X of shape (n, d) and classes of shape (n,), each in [0, c)."""
         random_state = check_random_state(self.random_state)
-        self.estimators_ = [seeded(self.estimator, random_state).fit(X, y) for _ in range(self.n_members)]
+        self.estimators_ = [
+            seeded_clone(self.estimator, random_state).fit(X, y) for _ in range(self.n_members)
+        ]
         return self
 
     def opinion(self, X: Any, n_classes: int) -> Opinion:

@@ -1,23 +1,24 @@
-"""Rivals of anchoring, all of which speak `Posterior`. One file a method."""
+"""Methods that anchoring is compared with. Each one returns a `Posterior`."""
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from deltauq.baselines.deup import DEUPRegressor
-from deltauq.baselines.ensemble import EnsembleRegressor
-from deltauq.baselines.ngboost import NGBoostRegressor
-from deltauq.baselines.plain import PlainRegressor
-from deltauq.baselines.quantile_forest import QuantileForestRegressor
-from deltauq.baselines.tree_spread import TreeSpreadRegressor
-from deltauq.utils.install import install_command
+from deltauq.utils.lazy import attach
 
 if TYPE_CHECKING:
     from deltauq.baselines.deep_ensemble import DeepEnsemble
     from deltauq.baselines.deup_network import DEUPNetwork
     from deltauq.baselines.gp import GaussianProcess
     from deltauq.baselines.mc_dropout import MCDropout
+    from deltauq.baselines.regressors import (
+        DEUPRegressor,
+        EnsembleRegressor,
+        NGBoostRegressor,
+        PlainRegressor,
+        QuantileForestRegressor,
+        TreeSpreadRegressor,
+    )
     from deltauq.baselines.svi import SVI
     from deltauq.baselines.temperature import TemperatureNetwork
 
@@ -36,26 +37,18 @@ __all__ = [
     "TreeSpreadRegressor",
 ]
 
-# Loaded on first use: those for tables work without PyTorch. File and extra of each.
+# Baselines for networks need PyTorch, those around scikit-learn models do not.
 _NETWORKS = {
-    "SVI": ("svi", "nn"),
-    "DEUPNetwork": ("deup_network", "nn"),
-    "DeepEnsemble": ("deep_ensemble", "nn"),
-    "GaussianProcess": ("gp", "bo"),
-    "MCDropout": ("mc_dropout", "nn"),
-    "TemperatureNetwork": ("temperature", "nn"),
+    "SVI": "svi",
+    "DEUPNetwork": "deup_network",
+    "DeepEnsemble": "deep_ensemble",
+    "GaussianProcess": "gp",
+    "MCDropout": "mc_dropout",
+    "TemperatureNetwork": "temperature",
 }
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _NETWORKS:
-        raise AttributeError(f"module 'deltauq.baselines' has no attribute {name!r}")
-    file, extra = _NETWORKS[name]
-    try:
-        return getattr(import_module(f"deltauq.baselines.{file}"), name)
-    except ImportError as error:
-        raise ImportError(f"{name} needs: {install_command(extra)}") from error
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = attach(
+    __name__,
+    {name: f"deltauq.baselines.{_NETWORKS.get(name, 'regressors')}" for name in __all__},
+    extras={name: "bo" if name == "GaussianProcess" else "nn" for name in _NETWORKS},
+)

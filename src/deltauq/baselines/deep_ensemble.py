@@ -1,4 +1,4 @@
-"""Deep ensemble: the same network, trained several times from other initial weights."""
+"""Deep ensembles: one architecture trained from several random initialisations."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Self
 import torch
 from torch import Tensor, nn
 
-from deltauq.baselines._network import MakeNetwork, SampledBaseline, Training, no_new_network
+from deltauq.baselines.network import MakeNetwork, SampledBaseline, Training, no_new_network
 
 
 class DeepEnsemble(SampledBaseline):
-    """Mean and spread of M networks that differ in their seeds alone.
+    """Mean and variance over M networks that differ only in their seeds.
 
-    Members that can be stacked are trained all at once, unless a checkpoint, a Fabric, lower precision,
-    augmentation or compilation is asked for; the result is the same to rounding.
+    Members that can be stacked are trained all at once, unless `fit` uses a checkpoint, a Fabric, lower
+    precision, augmentation or compilation. The result is the same up to rounding.
 
     Parameters
     ----------
@@ -24,7 +24,7 @@ class DeepEnsemble(SampledBaseline):
     n_members : int, default=5
         M.
     seeds : sequence of M ints, optional
-        Of initial weights and of the order of rows; the seed of the recipe, +1, +2, ... by default.
+        Seeds of initial weights and of the order of rows; by default the seed of the recipe, +1, +2, ...
 
     Attributes
     ----------
@@ -46,11 +46,7 @@ class DeepEnsemble(SampledBaseline):
 
     @classmethod
     def from_members(cls, members: Sequence[nn.Module]) -> Self:
-        """Return the ensemble of networks that are trained already, which are switched to evaluation.
-
-        Networks of several seeds can so be counted several times: each as itself, and all others as an
-        ensemble.
-        """
+        """Return an ensemble of trained networks, which are set to evaluation mode."""
         ensemble = cls(no_new_network, len(members))
         ensemble.members_ = nn.ModuleList(members).eval()
         return ensemble
@@ -58,13 +54,14 @@ class DeepEnsemble(SampledBaseline):
     def _fit(self, x: Tensor, y: Tensor, training: Training) -> None:
         first = training.recipe.seed
         seeds = list(range(first, first + self.n_members)) if self.seeds is None else list(self.seeds)
-        members = [self._new_network(seed) for seed in seeds]
+        members = [self.new_network(seed) for seed in seeds]
         training.run_many(members, x, y, seeds)
         self.members_ = nn.ModuleList(members)
 
-    def _functions(self) -> Iterator[Callable[[Tensor], Tensor]]:
+    def functions(self) -> Iterator[Callable[[Tensor], Tensor]]:
+        """Yield the members."""
         self._fitted("members_")
-        # Not children(), which leaves out a member that is there twice.
+        # children() would skip a network that is in the ensemble twice.
         yield from self.members_
 
     @property

@@ -1,48 +1,48 @@
-"""DEUP for networks: a second network predicts the error of the first."""
+"""Direct epistemic uncertainty prediction: a second network predicts the error of the first."""
 
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
-from deltauq.baselines._network import (
+from deltauq.baselines.network import (
     MakeNetwork,
     NetworkBaseline,
     Training,
+    check_no_link,
+    check_regression,
     outputs_of,
-    refuse_link,
-    require_numbers,
 )
 from deltauq.core import Posterior
 from deltauq.nn.losses import check_same_shape
 from deltauq.nn.training import as_inputs, derive_seed, supervised
 
 TINY = 1e-6
-"""Smallest squared error that is predicted, in units of their mean."""
+"""Smallest predicted squared error, relative to the mean squared error."""
 
 
 class DEUPNetwork(NetworkBaseline):
     """Direct epistemic uncertainty prediction, for regression.
 
-    Errors come from folds: every row is predicted by a network that has not seen it. The error predictor, of
-    the same architecture, learns the mean squared error at x from them; its variance softplus(output) has
-    the largest normal likelihood. The network that predicts is trained on all rows.
+    Errors are out-of-fold: every row is predicted by a network that was not trained on it. An error network
+    of the same architecture learns the expected squared error at x from them, by maximum likelihood of a
+    normal distribution with variance softplus(output). The network that predicts is trained on all rows.
 
-    Noise of the targets is part of their errors, and so of the variance.
+    The noise of the targets is part of their errors, and so of the variance.
 
     Parameters
     ----------
     make_network : callable
         Returns a new network.
     n_folds : int, default=5
-        Up to n_folds - 1 rows are in no fold, so that all networks of the folds see equally many.
+        Number of folds. Up to n_folds - 1 rows are in no fold, so that all folds have the same size.
 
     Attributes
     ----------
     network_, error_network_ : Modules
     scale_ : tensor of shape (n_outputs,)
-        Root mean squared error of the folds: the unit of the error predictor.
+        Out-of-fold RMSE, the unit of the error network.
     """
 
     def __init__(self, make_network: MakeNetwork, n_folds: int = 5) -> None:
@@ -53,58 +53,53 @@ class DEUPNetwork(NetworkBaseline):
 
     @torch.no_grad()
     def posterior(self, x: Tensor, link: str | None = None, batch_size: int | None = None) -> Posterior:
-        """Return the prediction and its expected squared error, of shape (n, n_outputs)."""
-        refuse_link(link, "DEUP")
+        """Return the prediction and its expected squared error, of shape (n, n_outputs); no link."""
+        check_no_link(link, "DEUP")
         net, error_net = (self._fitted(name).eval() for name in ("network_", "error_network_"))
         mean = outputs_of(net, x, self._device, batch_size)
         ratio = expected_square(outputs_of(error_net, x, self._device, batch_size))
         return Posterior(mean, self.scale_.to(ratio).square() * ratio)
 
     def _fit(self, x: Tensor, y: Tensor, training: Training) -> None:
-        require_numbers(y, "DEUP")
+        check_regression(y, "DEUP")
         if len(x) < self.n_folds:
             raise ValueError(f"{self.n_folds} folds need as many rows, got {len(x)}.")
         seed = training.recipe.seed
-        held, errors = self._errors_in_folds(x, y, training.part(0, 3))
-        net, error_net = self._new_network(seed), self._new_network(derive_seed(seed, -1))
+        held_out, errors = self._out_of_fold_errors(x, y, training.part(0, 3))
+        net, error_net = self.new_network(seed), self.new_network(derive_seed(seed, -1))
         training.part(1, 3).run(net, x, y)
         scale = errors.square().mean(0).sqrt().clamp_min(torch.finfo(errors.dtype).tiny ** 0.5)
         squares = (errors / scale).square()
-        training.part(2, 3).run(error_net, x[held], squares, supervised(error_surprise))
+        training.part(2, 3).run(error_net, x[held_out], squares, supervised(error_nll))
         self.network_, self.error_network_, self.scale_ = net, error_net, scale
 
-    def _errors_in_folds(self, x: Tensor, y: Tensor, training: Training) -> tuple[Tensor, Tensor]:
-        """Return the rows that were held out, of shape (m,), and their errors, of shape (m, n_outputs)."""
+    def _out_of_fold_errors(self, x: Tensor, y: Tensor, training: Training) -> tuple[Tensor, Tensor]:
+        """Return the held-out rows, of shape (m,), and their errors, of shape (m, n_outputs)."""
         seed = training.recipe.seed
         shuffled = torch.randperm(len(x), generator=torch.Generator().manual_seed(derive_seed(seed, -2)))
         size = len(x) // self.n_folds
         folds = shuffled[: size * self.n_folds].view(self.n_folds, size)
         others = torch.stack([shuffled.roll(-k * size)[size:] for k in range(self.n_folds)])
         seeds = [seed + k for k in range(self.n_folds)]
-        nets = [self._new_network(s) for s in seeds]
+        nets = [self.new_network(s) for s in seeds]
         training.run_many(nets, x, y, seeds, others)
+        errors = []
         with torch.no_grad():
-            errors = [
-                self._errors(net, x[fold], y[fold], training) for net, fold in zip(nets, folds, strict=True)
-            ]
+            for net, fold in zip(nets, folds, strict=True):
+                inputs = as_inputs(x[fold], training.normalise, channels_last=False)
+                errors.append(y[fold] - outputs_of(net, inputs, next(net.parameters()).device))
         return folds.flatten(), torch.cat(errors)
-
-    @staticmethod
-    def _errors(net: nn.Module, x: Tensor, y: Tensor, training: Training) -> Tensor:
-        """Return targets minus outputs, both of shape (n, n_outputs)."""
-        device = next(net.parameters()).device
-        return y - outputs_of(net, as_inputs(x, training.normalise, channels_last=False), device)
 
 
 def expected_square(outputs: Tensor) -> Tensor:
-    """Return the squared error that outputs of the error predictor stand for, elementwise."""
+    """Return the squared error that outputs of the error network predict, elementwise."""
     return F.softplus(outputs) + TINY
 
 
-def error_surprise(outputs: Tensor, squares: Tensor) -> Tensor:
-    """Return the negative log-likelihood of squared errors under a normal of that variance.
+def error_nll(outputs: Tensor, squares: Tensor) -> Tensor:
+    """Return the negative log-likelihood of squared errors under a normal with the predicted variance.
 
-    Its expectation is smallest where the variance is the expected squared error, whatever the distribution.
+    Its expectation is minimal where the variance is the expected squared error, for any distribution.
     """
     check_same_shape(outputs, squares)
     expected = expected_square(outputs)

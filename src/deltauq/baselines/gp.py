@@ -1,4 +1,4 @@
-"""A Gaussian process, BoTorch's own."""
+"""A Gaussian process of BoTorch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gpytorch.mlls import ExactMarginalLogLikelihood
 from sklearn.exceptions import NotFittedError
 from torch import Tensor
 
-from deltauq.baselines._network import BATCH_SIZE, Progress, refuse_link, require_numbers
+from deltauq.baselines.network import BATCH_SIZE, Progress, check_no_link, check_regression
 from deltauq.core import Posterior
 from deltauq.nn.training import Recipe, check_data, derive_seed
 
@@ -21,20 +21,21 @@ from deltauq.nn.training import Recipe, check_data, derive_seed
 class GaussianProcess:
     """BoTorch's `SingleTaskGP` with its kernel and priors, in float64, for regression.
 
-    Inputs are scaled to [0, 1] and targets standardised, and the marginal likelihood is maximised. Its time
-    grows with the cube of the rows, so that more than `max_rows` are thinned out at random.
+    Inputs are scaled to [0, 1], targets are standardised, and the marginal likelihood is maximised. The time
+    of a fit grows with the cube of the number of rows.
 
     Parameters
     ----------
     max_rows : int, default=2000
+        Larger training sets are subsampled at random to this number of rows.
     observation_noise : bool, default=False
-        Add the variance of the fitted noise to that of the function.
+        Whether the variance includes that of the fitted noise.
 
     Attributes
     ----------
     model_ : SingleTaskGP
     rows_ : int tensor of shape (m,)
-        The training rows that were used.
+        Indices of the training rows that were used.
     """
 
     def __init__(self, max_rows: int = 2000, *, observation_noise: bool = False) -> None:
@@ -61,14 +62,14 @@ class GaussianProcess:
         x : tensor of shape (n, d)
         y : tensor of shape (n, n_outputs)
         recipe : Recipe
-            Its seed decides which rows are used, where there are too many. Like the other arguments, which
-            are here so that all methods are called alike, it has nothing else to decide.
+            Its seed determines the subsample. Everything else, and all other arguments, are ignored: they
+            exist so that all baselines are called in the same way.
 
         Returns
         -------
         self
         """
-        require_numbers(check_data(x, y), "a Gaussian process")
+        check_regression(check_data(x, y), "a Gaussian process")
         if x.ndim != 2 or y.ndim != 2 or len(x) != len(y):
             raise ValueError(
                 "a Gaussian process needs x of shape (n, d) and y of shape (n, n_outputs), "
@@ -92,17 +93,17 @@ class GaussianProcess:
         ----------
         x : tensor of shape (n, d)
         link : None
-            There is none: regression only.
+            Regression has no link.
         batch_size : int, optional
             Rows in one pass.
         """
-        refuse_link(link, "a Gaussian process")
+        check_no_link(link, "a Gaussian process")
         if not hasattr(self, "model_"):
             raise NotFittedError("this GaussianProcess is not fitted yet: call fit first.")
         device = next(self.model_.parameters()).device
-        found = [
+        posteriors = [
             self.model_.posterior(rows.to(device).double(), observation_noise=self.observation_noise)
             for rows in x.split(batch_size or BATCH_SIZE)
         ]
-        mean, var = (torch.cat([getattr(part, name) for part in found]) for name in ("mean", "variance"))
+        mean, var = (torch.cat([getattr(part, name) for part in posteriors]) for name in ("mean", "variance"))
         return Posterior(mean.to(x.device), var.to(x.device))

@@ -1,4 +1,4 @@
-"""MC dropout: one network trained with dropout, which stays on in prediction."""
+"""Monte Carlo dropout: one network trained with dropout, which stays active in prediction."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from deltauq.baselines._network import MakeNetwork, SampledBaseline, Training
+from deltauq.baselines.network import MakeNetwork, SampledBaseline, Training
 from deltauq.nn.networks import ACTIVATIONS, ResNet18, ResNet20
 from deltauq.nn.training import derive_seed
 
@@ -17,11 +17,11 @@ DROPOUTS = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)
 
 
 class SharedDropout(nn.Module):
-    """Dropout of whole features or channels, axis 1, which can be repeated.
+    """Repeatable dropout of whole features or channels (axis 1).
 
-    In ``train()`` every row has masks of its own. In ``eval()`` nothing is dropped, unless a generator is
-    set: then all rows share the mask that it draws, so that one state of the generator is one function of
-    the input, whatever else is in the batch.
+    In ``train()`` every row has a mask of its own. In ``eval()`` nothing is dropped, unless `generator` is
+    set: then all rows share the mask drawn from it, so that one state of the generator is one function of
+    the input, independent of the batch.
 
     Parameters
     ----------
@@ -47,23 +47,23 @@ class SharedDropout(nn.Module):
         return x * mask.view(*mask.shape, *[1] * (x.ndim - 2))
 
     def extra_repr(self) -> str:
-        """Name the rate."""
+        """Show the rate."""
         return f"rate={self.rate}"
 
 
 def add_dropout(net: nn.Module, rate: float, after: Sequence[str] | None = None) -> nn.Module:
-    """Put dropout into a network, in place.
+    """Add dropout to a network, in place.
 
-    Where is our choice: after every activation layer; in our residual networks, whose activations are no
-    layers, after every residual block, that is after its second ReLU. Dropout that a network has already is
-    replaced by ours, and nothing else is added.
+    A network with dropout layers gets them replaced. Otherwise dropout follows every activation layer, or,
+    in `ResNet18` and `ResNet20`, every residual block.
 
     Parameters
     ----------
     net : Module
     rate : float
+        Probability that a feature is dropped.
     after : sequence of str, optional
-        Names of the layers to put it after, instead.
+        Names of the layers that dropout follows instead.
 
     Returns
     -------
@@ -75,28 +75,28 @@ def add_dropout(net: nn.Module, rate: float, after: Sequence[str] | None = None)
             net.set_submodule(name, SharedDropout(rate))
         if own:
             return net
-        after = _places(net)
+        after = _default_positions(net)
     for name in after:
         net.set_submodule(name, nn.Sequential(net.get_submodule(name), SharedDropout(rate)))
     return net
 
 
-def _places(net: nn.Module) -> list[str]:
+def _default_positions(net: nn.Module) -> list[str]:
     """Return the names of the layers that dropout follows."""
     if isinstance(net, ResNet18 | ResNet20):
         return [
             f"stages.{k}.{name}" for k, stage in enumerate(net.stages) for name, _ in stage.named_children()
         ]
-    places = _names(net, tuple(ACTIVATIONS.values()))
-    if not places:
+    activations = _names(net, tuple(ACTIVATIONS.values()))
+    if not activations:
         raise ValueError(
             f"{type(net).__name__} has no activation layers to put dropout after: name the layers by after=."
         )
-    return places
+    return activations
 
 
 def _names(net: nn.Module, kinds: tuple[type[nn.Module], ...]) -> list[str]:
-    """Return the names of all layers of these kinds; a layer used under several names has them all."""
+    """Return all names of layers of these types, also of a layer with several names."""
     return [
         name for name, layer in net.named_modules(remove_duplicate=False) if isinstance(layer, kinds) and name
     ]
@@ -104,7 +104,7 @@ def _names(net: nn.Module, kinds: tuple[type[nn.Module], ...]) -> list[str]:
 
 @contextmanager
 def _every_layer_called() -> Iterator[None]:
-    """Keep transformers from their fast path in evaluation, which passes over their dropout layers."""
+    """Disable the fast path of transformers in evaluation, which skips their dropout layers."""
     before = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
     try:
@@ -114,21 +114,23 @@ def _every_layer_called() -> Iterator[None]:
 
 
 class MCDropout(SampledBaseline):
-    """Mean and spread over random masks of a network that was trained with dropout.
+    """Mean and variance over random masks of a network that was trained with dropout.
 
-    In prediction all other layers, batch norm among them, are in evaluation mode. Sample k has the same masks
+    In prediction all other layers, including batch norm, are in evaluation mode. Sample k has the same masks
     for every row and in every call.
 
     Parameters
     ----------
     make_network : callable
-        Returns a new network, without dropout or with its own.
+        Returns a new network, with or without dropout layers.
     rate : float, default=0.1
+        Probability that a feature is dropped.
     n_samples : int, default=10
+        Number of masks in prediction.
     after : sequence of str, optional
-        See `add_dropout`.
+        Names of the layers that dropout follows; see `add_dropout`.
     seed : int, default=0
-        Of the masks in prediction.
+        Random seed of the masks in prediction.
 
     Attributes
     ----------
@@ -155,11 +157,12 @@ class MCDropout(SampledBaseline):
         self.seed = seed
 
     def _fit(self, x: Tensor, y: Tensor, training: Training) -> None:
-        net = add_dropout(self._new_network(training.recipe.seed), self.rate, self.after)
+        net = add_dropout(self.new_network(training.recipe.seed), self.rate, self.after)
         training.run(net, x, y)
         self.network_ = net
 
-    def _functions(self) -> Iterator[Callable[[Tensor], Tensor]]:
+    def functions(self) -> Iterator[Callable[[Tensor], Tensor]]:
+        """Yield the network under each mask."""
         net = self._fitted("network_").eval()
         generator = torch.Generator()
         layers = [layer for layer in net.modules() if isinstance(layer, SharedDropout)]
@@ -172,8 +175,8 @@ class MCDropout(SampledBaseline):
                     outputs: Tensor = net(x)
                 if torch.equal(generator.get_state(), before):
                     raise ValueError(
-                        f"no dropout layer of {type(net).__name__} took part in the prediction: "
-                        "name the layers to put one after by after=."
+                        f"no dropout layer of {type(net).__name__} was called in the prediction: "
+                        "name the layers that dropout follows by after=."
                     )
                 return outputs
 

@@ -1,4 +1,4 @@
-"""Mean-field variational inference: every weight is a normal variable of its own."""
+"""Mean-field variational inference: every weight has an independent normal distribution."""
 
 from __future__ import annotations
 
@@ -11,29 +11,30 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from deltauq.baselines._network import MakeNetwork, SampledBaseline, Training, refuse_criterion
+from deltauq.baselines.network import MakeNetwork, SampledBaseline, Training, check_no_criterion
 from deltauq.nn.losses import check_same_shape
 from deltauq.nn.training import Batch, derive_seed
 
 TINY = 1e-12
-"""Smallest variance of an output: the square root has no slope at zero, where dark pixels would put it."""
+"""Smallest variance of an output: the derivative of the square root is infinite at zero."""
 
 NOISE_RATE = 10.0
-"""The noise is one number and starts far from its place: it is learned this many times as fast as weights."""
+"""Learning rate of the logarithm of the noise, relative to that of the weights."""
 
 
 class VariationalLayer(nn.Module):
     """A linear or convolutional layer with a normal distribution over each weight.
 
-    In ``train()`` outputs are drawn by local reparametrisation: as normal variables with the mean and the
-    variance that the weights give them, anew for every row (and, as is usual, every pixel). In ``eval()`` the
-    weights are at their means, unless some are drawn: then they are the same for all rows.
+    In ``train()`` outputs are sampled by local reparametrisation: from the normal distribution that the
+    weights induce, independently for every row and pixel. In ``eval()`` the weights are at their means, or
+    at the sample taken by `draw`, which is the same for all rows.
 
     Parameters
     ----------
     layer : Linear or Conv2d
         Its weights become the means.
     initial_std : float
+        Initial standard deviation of every weight.
     """
 
     def __init__(self, layer: nn.Linear | nn.Conv2d, initial_std: float) -> None:
@@ -55,7 +56,7 @@ class VariationalLayer(nn.Module):
         return mean + var.clamp_min(TINY).sqrt() * torch.randn_like(mean)
 
     def draw(self, generator: torch.Generator) -> None:
-        """Draw the weights once, on the CPU, so that every device has the same."""
+        """Sample the weights, on the CPU, so that the sample is the same on every device."""
         self.drawn = {
             name: mean + log_std.exp() * torch.randn(log_std.shape, generator=generator).to(log_std)
             for name, mean, log_std in self.weights()
@@ -64,33 +65,35 @@ class VariationalLayer(nn.Module):
     def weights(self) -> Iterator[tuple[str, Tensor, Tensor]]:
         """Yield the names of the weights, their means and the logarithms of their standard deviations."""
         means = dict(self.layer.named_parameters())
-        # In this order they are drawn.
+        # `draw` samples in this order.
         for name, log_std in self.log_std.items():
             yield name, means[name], log_std
 
     def _product(self, x: Tensor, weights: dict[str, Tensor]) -> Tensor:
-        """Return what the layer makes of x with these weights."""
+        """Return the output of the layer with these weights."""
         if isinstance(self.layer, nn.Linear):
             return F.linear(x, weights["weight"], weights.get("bias"))
         return self.layer._conv_forward(x, weights["weight"], weights.get("bias"))
 
 
 def convert(net: nn.Module, initial_std: float) -> nn.Module:
-    """Replace the Linear and Conv2d layers of a network by variational ones, in place where it has a parent.
+    """Replace the Linear and Conv2d layers of a network by variational ones, in place.
 
-    Other weights, such as those of batch norm, stay as they are. A layer that is used in several places
-    becomes one variational layer, used in all of them.
+    Other weights, such as those of batch norm, stay deterministic. A layer with several names becomes one
+    variational layer.
 
     Parameters
     ----------
     net : Module
+        A single layer is not changed: its replacement is returned.
     initial_std : float
+        Initial standard deviation of every weight.
 
     Returns
     -------
     net : Module
     """
-    # Subclasses may use their weights in ways of their own.
+    # Subclasses may use their weights in other ways.
     layers = [layer for layer in net.modules() if type(layer) in (nn.Linear, nn.Conv2d)]
     converted = {
         layer: VariationalLayer(cast("nn.Linear | nn.Conv2d", layer), initial_std) for layer in layers
@@ -104,16 +107,18 @@ def convert(net: nn.Module, initial_std: float) -> nn.Module:
 
 
 class VariationalNetwork(nn.Module):
-    """A converted network, with the noise of the targets where they are numbers.
+    """A converted network and, for regression, the noise of the targets.
 
     Parameters
     ----------
     module : Module
-        What `convert` returns.
+        Result of `convert`.
     prior_std : float
+        Standard deviation of the prior of every weight.
     noise : float, optional
-        Standard deviation of the noise, where it begins; None for classes.
+        Initial standard deviation of the noise; None for classification.
     learn_noise : bool, default=True
+        Whether the noise is trained.
     """
 
     def __init__(
@@ -142,15 +147,15 @@ class VariationalNetwork(nn.Module):
 
     def divergence(self) -> Tensor:
         """Return the Kullback-Leibler divergence of all weights from N(0, prior_std²), a scalar."""
-        # Layer by layer it would take a GPU longer than the network: many sums of next to nothing.
+        # One sum over all weights: on a GPU, one small kernel per layer takes longer than the network.
         pairs = [(mean, log_std) for layer in self.layers for _, mean, log_std in layer.weights()]
         means, log_stds = (torch.cat([_flat(each) for each in side]) for side in zip(*pairs, strict=True))
         log_ratios = log_stds - math.log(self.prior_std)
         squares = (2.0 * log_ratios).exp() + (means / self.prior_std).square()
         return (0.5 * (squares - 1.0) - log_ratios).sum()
 
-    def surprise(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Return the negative log-likelihood of a row, averaged over the rows and up to a constant."""
+    def nll(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Return the mean negative log-likelihood of the rows, up to a constant."""
         noise = self.noise
         if noise is None:
             return F.cross_entropy(outputs, targets)
@@ -160,32 +165,34 @@ class VariationalNetwork(nn.Module):
 
 
 def _flat(weights: Tensor) -> Tensor:
-    """Return weights as a vector; those of convolutions by pixel, as a GPU keeps them, without a copy."""
+    """Return weights as a vector; convolutions in channels-last order, which needs no copy on a GPU."""
     return (weights.permute(0, 2, 3, 1) if weights.ndim == 4 else weights).reshape(-1)
 
 
 class SVI(SampledBaseline):
-    """Mean and spread over weights drawn from a mean-field normal posterior.
+    """Mean and variance over weights sampled from a mean-field normal posterior.
 
-    The loss is the negative evidence lower bound for one row: the negative log-likelihood, by local
-    reparametrisation, plus a part 1/n of the divergence from the prior N(0, prior_std²). Means start at the
-    weights of the network. The weight decay of the recipe is not used: the prior does its work.
+    The loss is the negative evidence lower bound per row: the negative log-likelihood, by local
+    reparametrisation, plus 1/n of the divergence from the prior N(0, prior_std²). Means start at the weights
+    of the network. The weight decay of the recipe is ignored, since the prior regularises.
 
     Parameters
     ----------
     make_network : callable
         Returns a new network.
     prior_std : float, default=1
+        Standard deviation of the prior of every weight.
     initial_std : float, default=0.01
-        Of every weight before training. Deviations change slowly, so that short runs end not far from it.
+        Initial standard deviation of every weight. It changes slowly, so it matters in short runs.
     noise : float, optional
-        Standard deviation of the targets of a regression around the outputs; by default it is learned,
-        beginning at 1, which suits standardised targets. It is not part of the spread.
+        Standard deviation of regression targets around the outputs. By default it is learned, starting at 1,
+        which suits standardised targets. It is not part of the posterior variance.
     divergence_weight : float, default=1
-        Less than 1 makes a posterior narrower than the bound asks for, as is usual for large networks.
+        Weight of the divergence. Values below 1, usual for large networks, make the posterior narrower.
     n_samples : int, default=10
+        Number of weight samples in prediction.
     seed : int, default=0
-        Of the weights drawn in prediction. Sample k has the same weights for every row and in every call.
+        Random seed of these samples. Sample k has the same weights for every row and in every call.
 
     Attributes
     ----------
@@ -221,19 +228,20 @@ class SVI(SampledBaseline):
         self.seed = seed
 
     def _fit(self, x: Tensor, y: Tensor, training: Training) -> None:
-        refuse_criterion(training, "SVI")
-        module = convert(self._new_network(training.recipe.seed), self.initial_std)
+        check_no_criterion(training, "SVI")
+        module = convert(self.new_network(training.recipe.seed), self.initial_std)
         noise = (self.noise or 1.0) if y.is_floating_point() else None
         net = VariationalNetwork(module, self.prior_std, noise, learn_noise=self.noise is None)
         weight = self.divergence_weight / len(x)
 
         def objective(trained: nn.Module, batch: Batch) -> Tensor:
-            return net.surprise(trained(batch.x), batch.y) + weight * net.divergence()
+            return net.nll(trained(batch.x), batch.y) + weight * net.divergence()
 
         replace(training, recipe=replace(training.recipe, weight_decay=0.0)).run(net, x, y, objective)
         self.network_ = net
 
-    def _functions(self) -> Iterator[Callable[[Tensor], Tensor]]:
+    def functions(self) -> Iterator[Callable[[Tensor], Tensor]]:
+        """Yield the network with each sample of weights."""
         self._fitted("network_").eval()
         net = self.network_
         try:

@@ -1,4 +1,4 @@
-"""Temperature scaling: a plain network whose logits are divided by one number, fitted on rows held back."""
+"""Temperature scaling: a plain network whose logits are divided by a number fitted on held-out rows."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from typing import Self
 import torch
 from torch import Tensor, nn
 
-from deltauq.baselines._network import (
+from deltauq.baselines.network import (
     MakeNetwork,
     SampledBaseline,
     Training,
+    check_class_labels,
     no_new_network,
     outputs_of,
-    require_labels,
 )
 from deltauq.calibration import TemperatureScaler
 from deltauq.nn.training import as_inputs, derive_seed
 
 
 class TemperatureNetwork(SampledBaseline):
-    """A classifier with a fitted temperature, which claims no variance.
+    """A classifier with a fitted temperature and a variance of zero.
 
     Parameters
     ----------
     make_network : callable
         Returns a new network.
     held_out : float, default=0.1
-        Part of the training rows that the network does not see and the temperature is fitted on.
+        Fraction of the training rows that the temperature is fitted on, instead of the network.
 
     Attributes
     ----------
@@ -44,14 +44,14 @@ class TemperatureNetwork(SampledBaseline):
 
     @classmethod
     def from_network(cls, net: nn.Module, x: Tensor, y: Tensor) -> Self:
-        """Return a trained network with the temperature of rows that it was not trained on.
+        """Fit the temperature of a trained network on rows that it was not trained on.
 
         Parameters
         ----------
         net : Module
-            Switched to evaluation.
+            Set to evaluation mode.
         x : tensor of shape (n, ...)
-            Inputs as the network sees them.
+            Network inputs.
         y : int tensor of shape (n,)
         """
         scaled = cls(no_new_network)
@@ -59,23 +59,23 @@ class TemperatureNetwork(SampledBaseline):
         return scaled
 
     def _fit(self, x: Tensor, y: Tensor, training: Training) -> None:
-        require_labels(y, "temperature scaling")
-        n_held = max(1, round(self.held_out * len(x)))
-        if n_held >= len(x):
+        check_class_labels(y, "temperature scaling")
+        n_held_out = max(1, round(self.held_out * len(x)))
+        if n_held_out >= len(x):
             raise ValueError(f"held_out={self.held_out} leaves none of {len(x)} rows to train on.")
         seed = training.recipe.seed
         shuffled = torch.randperm(len(x), generator=torch.Generator().manual_seed(derive_seed(seed, -2)))
-        held, kept = shuffled[:n_held], shuffled[n_held:]
-        net = self._new_network(seed)
+        held_out, kept = shuffled[:n_held_out], shuffled[n_held_out:]
+        net = self.new_network(seed)
         training.run(net, x[kept], y[kept])
-        self._scale(net, as_inputs(x[held], training.normalise, channels_last=False), y[held])
+        self._scale(net, as_inputs(x[held_out], training.normalise, channels_last=False), y[held_out])
 
     @torch.no_grad()
     def _scale(self, net: nn.Module, x: Tensor, y: Tensor) -> None:
-        """Fit the temperature to inputs of shape (n, ...)."""
         self.network_ = net.eval()
         self.scaler_ = TemperatureScaler().fit(outputs_of(net, x, self._device), y)
 
-    def _functions(self) -> Iterator[Callable[[Tensor], Tensor]]:
+    def functions(self) -> Iterator[Callable[[Tensor], Tensor]]:
+        """Yield the scaled network."""
         net = self._fitted("network_").eval()
         yield lambda x: self.scaler_.transform(net(x))

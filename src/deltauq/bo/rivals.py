@@ -16,7 +16,7 @@ from gpytorch.mlls import ExactMarginalLogLikelihood
 from torch import Tensor, nn
 
 from deltauq.baselines import DeepEnsemble, DEUPNetwork, MCDropout
-from deltauq.baselines.deup_network import error_surprise, expected_square
+from deltauq.baselines.deup_network import error_nll, expected_square
 from deltauq.baselines.mc_dropout import add_dropout
 from deltauq.bo._surrogate import SampledSurrogate, Surrogate, train_nets
 from deltauq.bo.anchored import PAPER_NETWORK, PAPER_RECIPE, MakeNetwork, require_maker
@@ -34,7 +34,7 @@ class _OfBaseline(SampledSurrogate):
 
     def _values(self, x: Tensor) -> Tensor:
         """Return the values of the functions, of shape (K, n, m), with gradients to x of shape (n, d)."""
-        return torch.stack([function(x) for function in self.baseline._functions()])
+        return torch.stack([function(x) for function in self.baseline.functions()])
 
 
 class DropoutSurrogate(_OfBaseline):
@@ -85,7 +85,7 @@ class DropoutSurrogate(_OfBaseline):
     @classmethod
     def _train_together(cls, surrogates: Sequence[Any], xs: Tensors, ys: Tensors) -> None:
         seeds = [s.recipe.seed for s in surrogates]
-        nets = [add_dropout(s.baseline._new_network(s.recipe.seed), s.baseline.rate) for s in surrogates]
+        nets = [add_dropout(s.baseline.new_network(s.recipe.seed), s.baseline.rate) for s in surrogates]
         train_nets(nets, xs, ys, surrogates[0].recipe, seeds)
         for surrogate, net in zip(surrogates, nets, strict=True):
             surrogate.baseline.network_ = surrogate.net = net
@@ -135,7 +135,7 @@ class EnsembleSurrogate(_OfBaseline):
     def _train_together(cls, surrogates: Sequence[Any], xs: Tensors, ys: Tensors) -> None:
         n_members = surrogates[0].baseline.n_members
         seeds = [s.recipe.seed + k for s in surrogates for k in range(n_members)]
-        nets = [s.baseline._new_network(s.recipe.seed + k) for s in surrogates for k in range(n_members)]
+        nets = [s.baseline.new_network(s.recipe.seed + k) for s in surrogates for k in range(n_members)]
         train_nets(nets, _repeated(xs, n_members), _repeated(ys, n_members), surrogates[0].recipe, seeds)
         for k, surrogate in enumerate(surrogates):
             members = nn.ModuleList(nets[k * n_members : (k + 1) * n_members])
@@ -223,13 +223,13 @@ class DEUPSurrogate(Surrogate):
         recipe = surrogates[0].recipe
         seeds = [s.recipe.seed for s in surrogates]
         held, errors = _errors_in_folds(surrogates, xs, ys)
-        nets = [s.baseline._new_network(s.recipe.seed) for s in surrogates]
+        nets = [s.baseline.new_network(s.recipe.seed) for s in surrogates]
         train_nets(nets, xs, ys, recipe, seeds)
         tiny = torch.finfo(errors[0].dtype).tiny ** 0.5
         scales = [error.square().mean(0).sqrt().clamp_min(tiny) for error in errors]
         squares = [(error / scale).square() for error, scale in zip(errors, scales, strict=True)]
-        error_nets = [s.baseline._new_network(derive_seed(s.recipe.seed, -1)) for s in surrogates]
-        train_nets(error_nets, held, squares, recipe, seeds, error_surprise)
+        error_nets = [s.baseline.new_network(derive_seed(s.recipe.seed, -1)) for s in surrogates]
+        train_nets(error_nets, held, squares, recipe, seeds, error_nll)
         for surrogate, net, error_net, scale in zip(surrogates, nets, error_nets, scales, strict=True):
             surrogate.baseline.network_ = surrogate.net = net
             surrogate.baseline.error_network_ = surrogate.error_net = error_net
@@ -306,7 +306,7 @@ def _errors_in_folds(
         (order.roll(-k * size)[size:], order[k * size :][:size]) for order in orders for k in range(n_folds)
     ]
     seeds = [s.recipe.seed + k for s in surrogates for k in range(n_folds)]
-    nets = [s.baseline._new_network(s.recipe.seed + k) for s in surrogates for k in range(n_folds)]
+    nets = [s.baseline.new_network(s.recipe.seed + k) for s in surrogates for k in range(n_folds)]
     xs, ys = _repeated(xs, n_folds), _repeated(ys, n_folds)
     kept_x = [x[kept] for x, (kept, _) in zip(xs, parts, strict=True)]
     kept_y = [y[kept] for y, (kept, _) in zip(ys, parts, strict=True)]

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from deltauq.baselines._network import SampledBaseline
+from deltauq.baselines.network import SampledBaseline
 from deltauq.core import Posterior
 from deltauq.inverse.generator import numbers_of
 
@@ -73,7 +73,7 @@ def _posterior_of(f: Forward) -> Callable[[Tensor], Posterior] | None:
 
 
 def _over_functions(f: SampledBaseline, x: Tensor) -> Posterior:
-    var, mean = torch.var_mean(torch.stack([function(x) for function in f._functions()]), 0, correction=0)
+    var, mean = torch.var_mean(torch.stack([function(x) for function in f.functions()]), 0, correction=0)
     return Posterior(mean, var)
 
 

@@ -26,14 +26,14 @@ def heteroscedastic(n, seed=0):
     return x, 3 * x[:, 0] + x[:, 0] * rng.normal(size=n)
 
 
-def test_plain_claims_nothing(table):
+def test_plain_has_zero_variance(table):
     X, y = table
     posterior = PlainRegressor(LinearRegression()).fit(X, y).posterior(X)
     np.testing.assert_allclose(posterior.mean, LinearRegression().fit(X, y).predict(X))
     np.testing.assert_array_equal(posterior.std, 0.0)
 
 
-def test_ensemble_is_the_moments_of_its_members(table):
+def test_ensemble_posterior_is_moments_of_members(table):
     X, y = table
     model = EnsembleRegressor(RandomForestRegressor(3), n_members=4, random_state=0).fit(X, y)
     members = np.array([member.predict(X) for member in model.estimators_])
@@ -44,7 +44,7 @@ def test_ensemble_is_the_moments_of_its_members(table):
     np.testing.assert_array_equal(model.predict(X), mean)
 
 
-def test_tree_spread_is_the_moments_of_the_trees(table):
+def test_tree_spread_is_moments_of_trees(table):
     X, y = table
     model = TreeSpreadRegressor(RandomForestRegressor(6), random_state=0).fit(X, y)
     trees = np.array([tree.predict(X) for tree in model.estimator_.estimators_])
@@ -53,7 +53,7 @@ def test_tree_spread_is_the_moments_of_the_trees(table):
     np.testing.assert_allclose(posterior.var, trees.var(axis=0), atol=1e-12)
 
 
-def test_deup_learns_the_size_of_the_error():
+def test_deup_learns_the_absolute_error():
     X, y = heteroscedastic(2000)
     X_validation, y_validation = heteroscedastic(2000, seed=1)
     model = DEUPRegressor(LinearRegression(), KNeighborsRegressor(100)).fit(X, y, X_validation, y_validation)
@@ -62,7 +62,7 @@ def test_deup_learns_the_size_of_the_error():
     np.testing.assert_allclose(model.posterior(grid).std, grid[:, 0] * np.sqrt(2 / np.pi), rtol=0.25)
 
 
-def test_deup_holds_rows_back_when_none_are_given():
+def test_deup_holds_out_rows_by_default():
     X, y = heteroscedastic(300)
     model = DEUPRegressor(DecisionTreeRegressor(), random_state=0).fit(X, y)
     assert model.estimator_.tree_.n_node_samples[0] == 200
@@ -72,7 +72,7 @@ def test_deup_holds_rows_back_when_none_are_given():
 @pytest.mark.parametrize(
     "model", [QuantileForestRegressor(random_state=0), NGBoostRegressor(300, random_state=0)]
 )
-def test_wrapped_libraries_see_the_noise_grow(model):
+def test_wrapped_libraries_learn_heteroscedastic_noise(model):
     X, y = heteroscedastic(1000)
     posterior = model.fit(X, y).posterior(np.array([[0.1], [0.9]]))
     np.testing.assert_allclose(posterior.mean, [0.3, 2.7], atol=0.7)
@@ -80,7 +80,7 @@ def test_wrapped_libraries_see_the_noise_grow(model):
 
 
 @pytest.mark.parametrize("factor", [1e-4, 1e4])
-def test_ngboost_follows_the_units_of_the_target(factor):
+def test_ngboost_is_equivariant_to_target_units(factor):
     X, y = heteroscedastic(300)
     ours = NGBoostRegressor(30, random_state=0).fit(X, y).posterior(X)
     scaled = NGBoostRegressor(30, random_state=0).fit(X, factor * y).posterior(X)
@@ -90,7 +90,7 @@ def test_ngboost_follows_the_units_of_the_target(factor):
 @pytest.mark.parametrize(
     ("library", "model"), [("quantile_forest", QuantileForestRegressor()), ("ngboost", NGBoostRegressor())]
 )
-def test_a_missing_library_is_named_with_its_extra(library, model, monkeypatch):
+def test_missing_library_error_names_the_extra(library, model, monkeypatch):
     monkeypatch.setitem(sys.modules, library, None)
     with pytest.raises(ImportError, match=r"\[compare\]"):
         model.fit(*heteroscedastic(20))

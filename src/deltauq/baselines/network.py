@@ -1,10 +1,11 @@
-"""What the baselines for networks share: how networks are trained, and how samples become a posterior."""
+"""What the baselines for networks share: training, checks, and the posterior over members or samples."""
 
 from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
@@ -28,7 +29,7 @@ from deltauq.nn.training import (
 )
 
 BATCH_SIZE = 500
-"""Rows in one pass of prediction."""
+"""Default number of rows in one pass of prediction."""
 
 MakeNetwork = Callable[[], nn.Module]
 Progress = Callable[[int, float], None]
@@ -37,7 +38,7 @@ Criterion = Callable[[Tensor, Tensor], Tensor]
 
 @dataclass(frozen=True)
 class Training:
-    """How networks are to be trained; the words are those of `deltauq.nn.training.fit`."""
+    """The options that `NetworkBaseline.fit` was called with; they are those of `deltauq.nn.training.fit`."""
 
     recipe: Recipe
     fabric: Fabric | None = None
@@ -47,16 +48,16 @@ class Training:
     criterion: Criterion | None = None
 
     def part(self, k: int, n: int, seed: int | None = None) -> Training:
-        """Return the k-th of n trainings: its own checkpoint file, and an n-th of the progress.
+        """Return the options of the k-th of n trainings.
 
-        Progress then still counts to the epochs of the recipe, however many networks are trained.
+        Each one has a checkpoint file of its own. Progress counts to the epochs of the recipe in total.
         """
         recipe = self.recipe if seed is None else replace(self.recipe, seed=seed)
-        whole, epochs = self.progress, recipe.epochs
+        report, epochs = self.progress, recipe.epochs
 
         def progress(epoch: int, loss: float) -> None:
-            if whole is not None:
-                whole((k * epochs + epoch) // n, loss)
+            if report is not None:
+                report((k * epochs + epoch) // n, loss)
 
         path = self.checkpoint
         if path is not None:
@@ -95,59 +96,43 @@ class Training:
         seeds: Sequence[int],
         rows: Tensor | None = None,
     ) -> None:
-        """Train networks of one architecture in place: together where that is possible, or one by one.
+        """Train networks of one architecture in place: together if that is possible, otherwise one by one.
 
         Parameters
         ----------
         nets : sequence of m Modules
         x, y : tensors of shape (n, ...)
         seeds : sequence of m ints
+            Random seed of each training.
         rows : int tensor of shape (m, r), optional
-            The rows of each network; all of them by default.
+            The rows that each network is trained on; all of them by default.
         """
-        if self._plain() and self._run_together(nets, x, y, seeds, rows):
-            return
-        for k, (net, seed) in enumerate(zip(nets, seeds, strict=True)):
-            mine: slice | Tensor = slice(None) if rows is None else rows[k]
-            self.part(k, len(nets), seed).run(net, x[mine], y[mine])
-
-    def _plain(self) -> bool:
-        """Tell whether `fit_many` can do what is asked; it knows no checkpoints and no devices."""
         recipe = self.recipe
-        plain = recipe.precision == "32-true" and not (recipe.augment or recipe.compile)
-        return plain and self.fabric is None and self.checkpoint is None
-
-    def _run_together(
-        self, nets: Sequence[nn.Module], x: Tensor, y: Tensor, seeds: Sequence[int], rows: Tensor | None
-    ) -> bool:
-        """Train networks together; return False, and leave them as they were, where that is impossible."""
-        device = Fabric(accelerator="auto", devices=1).device
-        for net in nets:
-            net.to(device)
-        inputs = as_inputs(x, self.normalise, channels_last=False)
-        try:
-            fit_many(
-                nets, inputs, y, self.recipe, self.criterion, rows=rows, seeds=seeds, progress=self.progress
-            )
-        except NotStackableError:
-            return False
-        return True
-
-
-def refuse_criterion(training: Training, name: str) -> None:
-    """Refuse a criterion for a method whose loss is part of it."""
-    if training.criterion is not None:
-        raise ValueError(f"{name} has a loss of its own: give no criterion.")
+        # `fit_many` supports neither checkpoints nor several devices.
+        together = recipe.precision == "32-true" and not (recipe.augment or recipe.compile)
+        if together and self.fabric is None and self.checkpoint is None:
+            device = Fabric(accelerator="auto", devices=1).device
+            for net in nets:
+                net.to(device)
+            inputs = as_inputs(x, self.normalise, channels_last=False)
+            with suppress(NotStackableError):
+                fit_many(
+                    nets, inputs, y, recipe, self.criterion, rows=rows, seeds=seeds, progress=self.progress
+                )
+                return
+        for k, (net, seed) in enumerate(zip(nets, seeds, strict=True)):
+            own: slice | Tensor = slice(None) if rows is None else rows[k]
+            self.part(k, len(nets), seed).run(net, x[own], y[own])
 
 
 class NetworkBaseline(ABC):
-    """A rival of anchoring that trains networks of one architecture and speaks `Posterior`.
+    """A baseline that trains networks of one architecture.
 
     Parameters
     ----------
     make_network : callable
         Returns a new network with its initial weights. It is called under the seed of the recipe, so that
-        the first network of every method starts from the same weights.
+        the first network of every baseline starts from the same weights.
     """
 
     def __init__(self, make_network: MakeNetwork) -> None:
@@ -170,26 +155,28 @@ class NetworkBaseline(ABC):
         progress: Progress | None = None,
         criterion: Criterion | None = None,
     ) -> Self:
-        """Train as the recipe says.
+        """Train on rows x and targets y.
 
         Parameters
         ----------
         x : tensor of shape (n, ...)
-            Floats, or bytes that are divided by 255.
+            Floats, or uint8 images, which are divided by 255.
         y : tensor of shape (n, ...)
-            Integer classes of shape (n,), or floats of the shape of the outputs.
+            Integer class labels of shape (n,), or floats of the shape of the outputs.
         recipe : Recipe
-            Its seed decides everything that is drawn in training.
+            How to train. Its seed determines all random numbers of training.
         fabric : Fabric, optional
+            Devices and precision; by default one device.
         normalise : (mean, std), tensors of shape (channels,), optional
-            Applied to x.
+            Mean and standard deviation by which x is standardised.
         checkpoint : path, optional
-            Resumed from if it is there. Methods of several networks write one file each, numbered.
+            Training is resumed from this file if it exists. Baselines of several networks write one file
+            each, numbered.
         progress : callable, optional
-            Told the finished epochs, out of those of the recipe, and the last loss.
+            Called with the number of finished epochs, out of those of the recipe, and the last loss.
         criterion : callable, optional
-            ``criterion(outputs, targets)`` for the networks that predict; cross-entropy for classes, squared
-            error for numbers by default. Methods with a likelihood of their own take none.
+            ``criterion(outputs, targets)``, the loss. By default cross-entropy for classes and squared error
+            for numbers. Methods with a likelihood of their own take none.
 
         Returns
         -------
@@ -206,7 +193,7 @@ class NetworkBaseline(ABC):
         Parameters
         ----------
         x : tensor of shape (n, ...)
-            Inputs as the networks see them: floats, normalised where `fit` was told to.
+            Network inputs: floats, normalised if `fit` was given `normalise`.
         link : {"sigmoid", "softmax"}, optional
             Also return the moments behind this link.
         batch_size : int, optional
@@ -222,77 +209,65 @@ class NetworkBaseline(ABC):
     def _fit(self, x: Tensor, y: Tensor, training: Training) -> None:
         """Train on rows of shape (n, ...)."""
 
+    def new_network(self, seed: int) -> nn.Module:
+        """Return a network with initial weights of this seed; the global random state does not change."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            return self.make_network()
+
     @property
     def _device(self) -> torch.device:
-        """Where the networks are."""
         return next(self._fitted("network_").parameters()).device
 
     def _fitted(self, name: str) -> nn.Module:
-        """Return what `fit` has left under this name."""
+        """Return the network that `fit` stores under this name."""
         if not hasattr(self, name):
             raise NotFittedError(f"this {type(self).__name__} is not fitted yet: call fit first.")
         network: nn.Module = getattr(self, name)
         return network
 
-    def _new_network(self, seed: int) -> nn.Module:
-        """Return a network with the initial weights of this seed; the random state outside stays."""
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            return self.make_network()
-
 
 class SampledBaseline(NetworkBaseline):
-    """A baseline whose posterior is made of members or samples, each a function of the input."""
+    """A baseline whose posterior is the moments over members or samples, each a function of the input."""
 
     @torch.no_grad()
     def posterior(self, x: Tensor, link: str | None = None, batch_size: int | None = None) -> Posterior:
-        """Return mean and variance of the outputs over members or samples, of shape (n, ...).
-
-        Parameters
-        ----------
-        x : tensor of shape (n, ...)
-            Inputs as the networks see them: floats, normalised where `fit` was told to.
-        link : {"sigmoid", "softmax"}, optional
-            Also return the moments behind this link.
-        batch_size : int, optional
-            Rows in one pass.
-
-        Returns
-        -------
-        posterior : Posterior
-            On the device of x.
-        """
+        """Return mean and variance over `functions`; see `NetworkBaseline.posterior` for the parameters."""
         stream = StreamingPosterior(link)
-        for function in self._functions():
+        for function in self.functions():
             stream.update(outputs_of(function, x, self._device, batch_size))
         return stream.posterior()
 
     @abstractmethod
-    def _functions(self) -> Iterator[Callable[[Tensor], Tensor]]:
-        """Yield members or samples, one at a time: functions of inputs of shape (n, ...)."""
+    def functions(self) -> Iterator[Callable[[Tensor], Tensor]]:
+        """Yield members or samples: functions of inputs, each to be called before the next is taken."""
 
 
 def no_new_network() -> nn.Module:
-    """Stand for `make_network` in a model that is made of trained networks."""
-    raise TypeError("a model of given networks trains no new ones: make one with make_network to fit it.")
+    """Raise an error; the `make_network` of baselines that are built from trained networks."""
+    raise TypeError(
+        "this baseline was built from trained networks: construct it with make_network to fit it."
+    )
 
 
 def outputs_of(
     function: Callable[[Tensor], Tensor], x: Tensor, device: torch.device, batch_size: int | None = None
 ) -> Tensor:
-    """Return a function's outputs of shape (n, ...), computed in batches on a device.
+    """Return the outputs of a function on x, computed in batches on a device.
 
     Parameters
     ----------
     function : callable
     x : tensor of shape (n, ...)
     device : torch.device
+        Where the function is computed.
     batch_size : int, optional
+        Rows in one pass.
 
     Returns
     -------
     outputs : tensor of shape (n, ...)
-        On the device of x, at least in float32.
+        On the device of x, in float32 or higher precision.
     """
     if batch_size is not None and batch_size < 1:
         raise ValueError(f"batch_size must be at least 1, got {batch_size}.")
@@ -300,8 +275,14 @@ def outputs_of(
     return outputs.to(x.device, torch.promote_types(outputs.dtype, torch.float32))
 
 
-def require_labels(y: Tensor, method: str) -> None:
-    """Refuse targets that are no classes."""
+def check_no_criterion(training: Training, name: str) -> None:
+    """Raise an error if a criterion is given for a method with a loss of its own."""
+    if training.criterion is not None:
+        raise ValueError(f"{name} has a loss of its own: give no criterion.")
+
+
+def check_class_labels(y: Tensor, method: str) -> None:
+    """Raise an error unless the targets are class labels."""
     if y.is_floating_point() or y.ndim != 1:
         raise ValueError(
             f"{method} is for classification: y must be integers of shape (n,), "
@@ -309,13 +290,13 @@ def require_labels(y: Tensor, method: str) -> None:
         )
 
 
-def require_numbers(y: Tensor, method: str) -> None:
-    """Refuse targets that are classes."""
+def check_regression(y: Tensor, method: str) -> None:
+    """Raise an error unless the targets are floats."""
     if not y.is_floating_point():
         raise ValueError(f"{method} is for regression: y must be floats, got {y.dtype}.")
 
 
-def refuse_link(link: str | None, method: str) -> None:
-    """Refuse a link where there are no logits."""
+def check_no_link(link: str | None, method: str) -> None:
+    """Raise an error if a link is given for a method of regression."""
     if link is not None:
         raise ValueError(f"{method} is for regression and has no link, got {link!r}.")
