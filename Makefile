@@ -1,7 +1,7 @@
-# deltauq: every step a developer or CI takes. On a machine with Python and make: `make demo`, `make test`.
+# Development commands of deltauq. They need Python and make; `make` lists them.
 #
-# Each target brings .venv to what it needs first. What is installed is remembered by empty stamp files in .venv whose
-# names hold a checksum of everything that decides the installation; when that has not changed, pip is not run at all.
+# Each target first installs what it needs into .venv. Empty stamp files in .venv record what is installed: their names
+# contain a checksum of everything that decides the installation, and pip runs only when that has changed.
 
 PYTHON ?= python3
 
@@ -9,39 +9,43 @@ VENV := .venv
 PY   := $(VENV)/bin/python
 PIP  := $(PY) -m pip --disable-pip-version-check --no-input
 PIN  := $(PIP) install --quiet --constraint constraints.txt
-# The build tools live in .venv, so that installing anew after an edit of pyproject.toml works without a network:
-# ours, and setuptools for what others publish as source only.
+# The build tools are in .venv, so that installing again after an edit of pyproject.toml works without a network:
+# ours, and setuptools for packages that are published as source only.
 EDIT := $(PIN) --no-build-isolation
 
-# The folder counts too: an editable installation knows its own path.
+# The checksum includes the folder because an editable installation stores its path.
 SUM   := $(shell { cat pyproject.toml constraints.txt src/deltauq/_version.py; pwd; } | cksum | cut -d ' ' -f 1)
 TOOLS := $(VENV)/.stamp-tools-$(SUM)
 DEMO  := $(VENV)/.stamp-demo-$(SUM)
 TEST  := $(VENV)/.stamp-test-$(SUM)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow check format bench tables pictures docs clean
+.PHONY: help demo test test-experiments test-slow check format bench tables pictures docs clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
 
 demo: $(DEMO) ## Run the demonstration
 	$(VENV)/bin/deltauq demo
 
 # One thread per test worker: the workers already fill the machine.
-test: $(TEST) ## Run the tests; core/ must be covered completely, branches included
-	OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} $(PY) -m pytest -n auto -m "not slow" --cov --cov-report=
+test: $(TEST) ## Test the library; core must be covered completely, branches included
+	OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} $(PY) -m pytest -n auto -m "not slow" --cov --cov-report= tests
 	$(PY) -m coverage report
 	$(PY) -m coverage report --include='*/deltauq/core/*' --fail-under=100
 
-test-slow: $(TEST) ## Run the slow tests
-	$(PY) -m pytest -m slow || [ $$? -eq 5 ]  # 5: there are none
+test-experiments: $(TEST) ## Test the experiments
+	OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} $(PY) -m pytest -n auto -m "not slow" experiments/tests
 
-check: $(TEST) ## Lint, formatting, types, and the one-way arrows between the rooms
+test-slow: $(TEST) ## Run the slow tests of both
+	$(PY) -m pytest -m slow tests experiments/tests
+
+check: $(TEST) ## Lint, formatting, types and imports of the library and the experiments
 	$(PY) -m ruff check
 	$(PY) -m ruff format --check
 	$(PY) -m mypy
 	$(PY) $(VENV)/bin/lint-imports
+	$(PY) -m pytest -q tests/test_layout.py
 
 format: $(TEST) ## Format the code and fix what can be fixed
 	$(PY) -m ruff check --fix-only --exit-zero
@@ -49,14 +53,13 @@ format: $(TEST) ## Format the code and fix what can be fixed
 
 bench: $(TEST) ## Run every benchmark
 	@set -e; for file in benchmarks/bench_*.py; do \
-	  [ -e "$$file" ] || { echo "no benchmarks yet"; break; }; \
 	  echo "== $$file"; $(PY) "$$file"; \
 	done
 
-tables: $(TEST) ## Render the tables of the documents from the result lines, and the reference
+tables: $(TEST) ## Render the reference pages and the result tables of the documentation
 	$(PY) docs/render.py
 
-pictures: $(TEST) ## Draw the pictures of the documents
+pictures: $(TEST) ## Draw the pictures of the documentation
 	$(PY) docs/pictures.py
 
 docs: $(TEST) ## Build the documentation site into build/site
@@ -66,8 +69,8 @@ clean: ## Remove .venv, caches and build outputs
 	rm -rf $(VENV) build dist htmlcov .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache deltauq-demo.html
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# A stamp is written last, so an interrupted installation starts over. The chain tools < demo < test makes the test
-# environment one that also serves the demo, and keeps two pips out of .venv under `make -j`.
+# A stamp is written last, so an interrupted installation starts over. Each stamp depends on the previous one (tools, demo,
+# test), so the test environment also serves the demo, and `make -j` never runs two pips at once.
 
 $(TOOLS):
 	@$(PYTHON) -c 'import sys; sys.exit("deltauq needs Python 3.11 or newer, but $(PYTHON) is %d.%d; try: make PYTHON=python3.11" % sys.version_info[:2] if sys.version_info < (3, 11) else 0)'
