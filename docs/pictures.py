@@ -24,9 +24,10 @@ from deltauq.demo import fit_band, predict_table
 from deltauq.demo.page import LEVELS
 from deltauq.demo.run import ESTIMATORS, N_POINTS
 from deltauq.metrics import coverage_curve
-from deltauq.plots import _colours as colours
+from deltauq.plots import colours
 from experiments import ResultStore, get_experiment
 from experiments.figure2 import N_ANCHORS
+from experiments.plots import uncertainty_map
 from experiments.summary import summarise
 
 FOLDER = Path(__file__).parent / "pictures"
@@ -74,7 +75,7 @@ def doubt() -> Figure:
     grid = np.linspace(-4.0, 4.0, 81)
     points = np.stack(np.meshgrid(grid, grid), axis=-1).reshape(-1, 2)
     found = model.uncertainty(points).reshape(len(grid), len(grid))
-    return plots.uncertainty_map((grid, grid), found, toy.X, anchors=model.anchors_)
+    return uncertainty_map((grid, grid), found, toy.X, anchors=model.anchors_)
 
 
 def how_many() -> Figure:

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from deltauq import plots
 from deltauq.data import load_images
 from deltauq.plots.page import Figure
 from experiments.data import CORRUPTIONS, load_corrupted
 from experiments.data.corruptions import SEVERITIES
+from experiments.plots import contact_sheet
 from experiments.results import ResultLine
 from experiments.runner import Cell, Experiment, Outcome
 from experiments.views import TableView
@@ -61,7 +61,7 @@ def _sheet(
     nothing = np.full((32, 32, 3), 128, dtype=np.uint8)
     shown = np.array([[pictures.get((name, k), nothing) for k in (0, *SEVERITIES)] for name in names])
     columns = [str(severity) for severity in (0, *SEVERITIES)]
-    sheet = plots.contact_sheet(shown, [_LABELS[name] for name in names], columns)
+    sheet = contact_sheet(shown, [_LABELS[name] for name in names], columns)
     caption = f"An image of the test set, and the same at severities 1 to 5; {' and '.join(sources)} images."
     return Figure(sheet, title, caption, height=64 * len(names) + 40)
 

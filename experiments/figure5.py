@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from deltauq import plots
 from deltauq.metrics import accuracy, brier, ece, nll
 from deltauq.plots.page import Figure
 from experiments import paper
@@ -25,6 +24,7 @@ from experiments.image_runs import Predictor, predictor
 from experiments.image_sets import Pictures, pictures, source
 from experiments.judgements import Judge
 from experiments.labels import LABELS
+from experiments.plots import box_plot
 from experiments.results import ResultLine
 from experiments.runner import Cell, Experiment, Outcome
 from experiments.views import TableView
@@ -198,7 +198,7 @@ def figures(lines: Sequence[ResultLine]) -> list[Figure]:
     groups = [str(severity) for severity in (CLEAN, *SEVERITIES)]
     return [
         Figure(
-            plots.box_plot(groups, _boxes(lines, metric), x_title="severity", y_title=title.lower()),
+            box_plot(groups, _boxes(lines, metric), x_title="severity", y_title=title.lower()),
             title,
             caption if metric == "ece" else "",
             height=480,

@@ -11,6 +11,7 @@ import numpy as np
 from deltauq import plots
 from deltauq.plots.page import Figure
 from experiments.labels import LABELS
+from experiments.plots import class_map, probability_map, uncertainty_map
 from experiments.results import ResultLine
 from experiments.summary import summarise
 from experiments.views import Spread
@@ -164,12 +165,12 @@ def _plane_figures(arrays: Mapping[str, np.ndarray], letter: str) -> list[Figure
     names = [f"class {label}" for label in range(3)]
     return [
         Figure(
-            plots.class_map(grid, arrays["predicted"], (X, arrays["y"]), names),
+            class_map(grid, arrays["predicted"], (X, arrays["y"]), names),
             f"({letter}) Data and prediction",
             height=460,
         ),
         Figure(
-            plots.uncertainty_map(grid, arrays["uncertainty"], X, anchors=arrays["anchors"]),
+            uncertainty_map(grid, arrays["uncertainty"], X, anchors=arrays["anchors"]),
             f"({letter}) Uncertainty",
             "Sum over classes of the variance of their probabilities over the anchors, which are crosses.",
             height=460,
@@ -181,7 +182,7 @@ def _anchor_figures(arrays: Mapping[str, np.ndarray], letter: str) -> list[Figur
     grid = arrays["grid"][::2]
     return [
         Figure(
-            plots.probability_map(
+            probability_map(
                 (grid, grid),
                 arrays["top_by_anchor"][k],
                 arrays["percent_by_anchor"][k] / 100,

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from deltauq import plots
 from deltauq.plots.page import Figure
 from experiments import labels, paper
 from experiments.artifacts import shared_arrays
@@ -22,6 +21,7 @@ from experiments.digit_runs import (
     starts,
     thickness,
 )
+from experiments.plots import contact_sheet
 from experiments.results import ResultLine
 from experiments.runner import Cell, Experiment, Outcome
 from experiments.views import TableView
@@ -188,7 +188,7 @@ def figures(lines: Sequence[ResultLine]) -> list[Figure]:
             of_method[line.cell["target"]] = unpacked(line.details["digits"])
     return [
         Figure(
-            plots.contact_sheet(_as_ink(rows.values()), [str(target) for target in rows], [""] * N_PICTURES),
+            contact_sheet(_as_ink(rows.values()), [str(target) for target in rows], [""] * N_PICTURES),
             labels.LABELS[method],
             "Rows: target thickness. The first digits found, of the first seed; none is left out.",
             height=280,

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from deltauq import plots
-from deltauq.plots._colours import BLUE, DARK_PARTNERS
+from deltauq.plots.colours import BLUE, DARK_PARTNERS
 from deltauq.plots.page import Code, Details, Figure, Section, Table, render_page
 
 SOURCES = {"src", "href", "srcset", "data", "poster", "action"}
@@ -33,15 +33,12 @@ class Tags(HTMLParser):
 
 def figures():
     x = np.linspace(0.1, 0.9, 5)
-    plane = (x, x)
-    points = np.column_stack([x, x])
-    labels = np.array([0, 1, 2, 0, 1])
     return [
         Figure(plots.mean_and_band(x, x, {"wide": x, "narrow": x / 2}, train=(x, x), anchors=x), "band"),
         Figure(plots.error_by_spread(x, {"raw": x}), "error"),
         Figure(plots.coverage_curves(x, {"raw": x / 2, "calibrated": x}), "coverage"),
-        Figure(plots.class_map(plane, np.eye(5, dtype=int), (points, labels), "abc"), "classes"),
-        Figure(plots.uncertainty_map(plane, np.eye(5), points), "heat"),
+        Figure(plots.dot_plot(["row"], {"a": ([1.0], [0.1])}, x_title="x"), "dots", tall=True),
+        Figure(plots.line_plot(x, {"a": (x, x)}, x_title="x", y_title="y"), "lines"),
     ]
 
 

@@ -1,4 +1,4 @@
-"""Predictions with their bands, and how far these can be trusted."""
+"""Predictions with error bands, and figures that compare errors with σ and with intervals."""
 
 from __future__ import annotations
 
@@ -7,14 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from deltauq.plots import _colours as colours
-from deltauq.plots._layout import add_diagonal, empty_figure, series_styles
+from deltauq.plots import colours
+from deltauq.plots.layout import add_diagonal, empty_figure, series_styles
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
-
-
-PERCENT = ".0%"
 
 
 def mean_and_band(
@@ -35,15 +32,15 @@ def mean_and_band(
     x, mean : arrays of shape (n,)
         x ascending.
     bands : mapping of name to array of shape (n,)
-        Half widths, the widest first; at most two.
+        Half-widths, the widest first; at most two.
     train : (x, y), arrays of shape (m,)
     anchors : array of shape (K,), optional
-        Shown as ticks along the bottom.
+        Drawn as ticks along the bottom.
     truth : array of shape (n,), optional
     gap : (float, float), optional
         An interval to shade.
     y_range : (float, float), optional
-        What is shown; everything by default.
+        Limits of the y axis; by default, everything is visible.
 
     Returns
     -------
@@ -76,7 +73,7 @@ def mean_and_band(
 def error_by_spread(error: np.ndarray, stds: Mapping[str, np.ndarray], *, n_bins: int = 8) -> Figure:
     """Draw the RMS error of rows grouped by σ against the σ of the group.
 
-    Rising points mean that σ ranks errors; points on the diagonal mean that it also has their size.
+    If the points rise, σ ranks errors. If they lie on the diagonal, it also has the size of the errors.
 
     Parameters
     ----------
@@ -93,8 +90,8 @@ def error_by_spread(error: np.ndarray, stds: Mapping[str, np.ndarray], *, n_bins
     figure = empty_figure(x_title="σ of the group (RMS)", y_title="error of the group (RMS)")
     reach = 0.0
     for (name, std), (colour, symbol) in zip(stds.items(), series_styles(len(stds)), strict=True):
-        spread, rms, doubt = bin_by_spread(error, std, n_bins)
-        reach = max(reach, float(spread.max()), float((rms + doubt).max()))
+        spread, rms, standard_error = bin_by_spread(error, std, n_bins)
+        reach = max(reach, float(spread.max()), float((rms + standard_error).max()))
         figure.add_scatter(
             x=spread,
             y=rms,
@@ -102,7 +99,7 @@ def error_by_spread(error: np.ndarray, stds: Mapping[str, np.ndarray], *, n_bins
             mode="markers+lines",
             marker={"size": 9, "symbol": symbol, "color": colour},
             line={"width": 1.5, "color": colour},
-            error_y={"type": "data", "array": doubt, "color": colour, "thickness": 1, "width": 3},
+            error_y={"type": "data", "array": standard_error, "color": colour, "thickness": 1, "width": 3},
             hovertemplate="σ %{x:.3g}, error %{y:.3g}",
         )
     add_diagonal(figure, 1.08 * reach, "σ = error")
@@ -114,19 +111,19 @@ def error_by_spread(error: np.ndarray, stds: Mapping[str, np.ndarray], *, n_bins
 def errors_by_width(
     error: np.ndarray, half_width: np.ndarray, coverage: float, *, n_bins: int = 10
 ) -> Figure:
-    """Draw how large errors are in groups of rows whose intervals are about equally wide.
+    """Draw the errors of rows grouped by the width of their intervals against that width.
 
-    Of each group, the quantile of the absolute errors at the nominal coverage is drawn against the median
-    half-width: on the diagonal, intervals hold as often as they claim. A few outliers move neither. Axes are
-    logarithmic unless there are zeros.
+    For each group, the quantile of the absolute errors at the nominal coverage is drawn against the median
+    half-width. On the diagonal, the empirical coverage of the group is the nominal coverage. Both are robust
+    to outliers. The axes are logarithmic unless there are zeros.
 
     Parameters
     ----------
     error : array of shape (n,)
     half_width : array of shape (n,)
-        Of the intervals.
+        Half-widths of the intervals.
     coverage : float
-        What the intervals are to hold.
+        Nominal coverage of the intervals.
     n_bins : int, default=10
         Groups of equally many rows.
 
@@ -154,8 +151,8 @@ def errors_by_width(
     )
     ends = [min(x.min(), y.min()), max(x.max(), y.max())]
     line = {"dash": "dot", "width": 1.5, "color": colours.MUTED}
-    figure.add_scatter(x=ends, y=ends, name="as claimed", mode="lines", line=line, hoverinfo="skip")
-    # Each axis ends where its points do: one group with large errors would squeeze the others otherwise.
+    figure.add_scatter(x=ends, y=ends, name="nominal", mode="lines", line=line, hoverinfo="skip")
+    # Each axis has its own range, so that a group with large errors does not squeeze the others.
     log = bool(ends[0] > 0)
     for update, values in ((figure.update_xaxes, x), (figure.update_yaxes, y)):
         low, high = np.log10([values.min(), values.max()]) if log else (values.min(), values.max())
@@ -167,20 +164,20 @@ def errors_by_width(
 
 
 def coverage_curves(levels: np.ndarray, observed: Mapping[str, np.ndarray]) -> Figure:
-    """Draw how often intervals hold the target against how often they claim to.
+    """Draw the empirical coverage of intervals against their nominal coverage.
 
     Parameters
     ----------
     levels : array of shape (l,)
-        Nominal levels in (0, 1).
+        Nominal coverage, in (0, 1).
     observed : mapping of name to array of shape (l,)
-        At most eight.
+        Empirical coverage of at most eight methods.
 
     Returns
     -------
     figure : plotly Figure
     """
-    figure = empty_figure(x_title="nominal coverage", y_title="observed coverage")
+    figure = empty_figure(x_title="nominal coverage", y_title="empirical coverage")
     for (name, shares), (colour, symbol) in zip(observed.items(), series_styles(len(observed)), strict=True):
         figure.add_scatter(
             x=levels,
@@ -189,18 +186,18 @@ def coverage_curves(levels: np.ndarray, observed: Mapping[str, np.ndarray]) -> F
             mode="markers+lines",
             marker={"size": 8, "symbol": symbol, "color": colour},
             line={"width": 2, "color": colour},
-            hovertemplate="nominal %{x:.0%}, observed %{y:.0%}",
+            hovertemplate="nominal %{x:.0%}, empirical %{y:.0%}",
         )
     add_diagonal(figure, 1.0, "nominal")
-    figure.update_xaxes(range=[0, 1], tickformat=PERCENT)
-    figure.update_yaxes(range=[0, 1], tickformat=PERCENT)
+    figure.update_xaxes(range=[0, 1], tickformat=".0%")
+    figure.update_yaxes(range=[0, 1], tickformat=".0%")
     return figure
 
 
 def bin_by_spread(
     error: np.ndarray, std: np.ndarray, n_bins: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Group rows by σ into bins of equally many.
+    """Group rows by σ into bins of equally many rows.
 
     Parameters
     ----------
@@ -209,23 +206,22 @@ def bin_by_spread(
 
     Returns
     -------
-    spread, rms, doubt : arrays of shape (b,), b = min(n_bins, n)
+    spread, rms, standard_error : arrays of shape (b,), b = min(n_bins, n)
         RMS of σ, RMS of the error, and the standard error of the latter.
     """
     error, std = np.asarray(error, dtype=np.float64), np.asarray(std, dtype=np.float64)
     bins = np.array_split(np.argsort(std, kind="stable"), min(n_bins, len(std)))
     spread = np.array([np.sqrt(np.mean(std[rows] ** 2)) for rows in bins])
     rms = np.array([np.sqrt(np.mean(error[rows] ** 2)) for rows in bins])
-    # Of a square root: half the relative standard error of what stands under it.
-    doubt_of_square = np.array([np.std(error[rows] ** 2) / np.sqrt(len(rows)) for rows in bins])
-    doubt = np.divide(doubt_of_square, 2 * rms, out=np.zeros_like(rms), where=rms > 0)
-    return spread, rms, doubt
+    # Delta method: the standard error of √m is that of the mean square m, divided by 2√m.
+    of_square = np.array([np.std(error[rows] ** 2) / np.sqrt(len(rows)) for rows in bins])
+    return spread, rms, np.divide(of_square, 2 * rms, out=np.zeros_like(rms), where=rms > 0)
 
 
 def _add_band(
     figure: Figure, x: np.ndarray, mean: np.ndarray, half: np.ndarray, name: str, fill: str
 ) -> None:
-    # One closed outline rather than two lines: it hides and shows as one entry of the legend.
+    # One closed outline rather than two lines: a click in the legend then hides the whole band.
     figure.add_scatter(
         x=np.concatenate([x, x[::-1]]),
         y=np.concatenate([mean - half, (mean + half)[::-1]]),
@@ -240,12 +236,12 @@ def _add_band(
 
 def _band_fills(n: int) -> list[str]:
     if n > 2:
-        raise ValueError(f"At most two bands can be told apart in a figure, got {n}.")
+        raise ValueError(f"A figure has at most two bands, got {n}.")
     return [colours.WIDE_BAND, colours.BAND][2 - n :]
 
 
 def _span(mean: np.ndarray, *halves: np.ndarray, extra: np.ndarray) -> tuple[float, float]:
-    """Return the range that holds the bands and the points, with a margin."""
+    """Return the range of the bands and the points, with a margin."""
     reach = np.max(np.stack([np.zeros_like(mean), *halves]), axis=0)
     low = min(float(np.min(mean - reach)), float(np.min(extra)))
     high = max(float(np.max(mean + reach)), float(np.max(extra)))

@@ -1,4 +1,4 @@
-"""Several methods side by side: over a list of data sets, or over a number."""
+"""Several methods compared: one row per dataset, or one line over a number; progress of a maximisation."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from deltauq.plots import _colours as colours
-from deltauq.plots._layout import empty_figure, series_styles
+from deltauq.plots import colours
+from deltauq.plots.layout import empty_figure, series_styles
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
 Numbers = Sequence[float] | np.ndarray
 Series = Mapping[str, tuple[Numbers, Numbers]]
-"""Name to means and standard deviations, arrays of shape (n,) both; what is not a number is not drawn."""
+"""Name to means and standard deviations, both of shape (n,); NaN is not drawn."""
 
 
 def dot_plot(rows: Sequence[str], series: Series, *, x_title: str, reference: float | None = None) -> Figure:
@@ -24,9 +24,9 @@ def dot_plot(rows: Sequence[str], series: Series, *, x_title: str, reference: fl
     Parameters
     ----------
     rows : sequence of n strings
-        Named on the left, the first on top.
+        The labels, the first on top.
     series : mapping of name to (mean, std), arrays of shape (n,)
-        At most eight. One that holds no number is not drawn, but keeps its colour and symbol from the others.
+        At most eight. A series of NaN only is not drawn, but the others keep their colours and symbols.
     x_title : str
     reference : float, optional
         Where to draw a vertical line.
@@ -41,8 +41,8 @@ def dot_plot(rows: Sequence[str], series: Series, *, x_title: str, reference: fl
         for name, style in zip(series, series_styles(len(series)), strict=True)
         if np.isfinite(series[name][0]).any()
     }
-    # A row is one unit high: its name on top, and below it the dots, one under the other so that no bar hides
-    # another. Names beside the dots would leave them no width on a telephone.
+    # A row is one unit high: its label on top, below it the dots, none of whose bars hides another.
+    # Labels beside the dots would leave too little width on a phone.
     shifts = np.linspace(-0.1, 0.4, len(drawn)) if len(drawn) > 1 else np.full(len(drawn), 0.15)
     for (name, (colour, symbol)), shift in zip(drawn.items(), shifts, strict=True):
         mean, std = series[name]
@@ -79,7 +79,7 @@ def line_plot(x: Numbers, series: Series, *, x_title: str, y_title: str, log_x: 
         At most eight.
     x_title, y_title : str
     log_x : bool, default=False
-        Whether equal steps of x are equal factors; the ticks then stand at the values of x.
+        Whether the x axis is logarithmic, with ticks at the values of x.
 
     Returns
     -------
@@ -99,6 +99,38 @@ def line_plot(x: Numbers, series: Series, *, x_title: str, y_title: str, log_x: 
         )
     if log_x:
         figure.update_xaxes(type="log", tickvals=list(x), ticktext=[f"{value:g}" for value in x])
+    return figure
+
+
+def best_so_far(values: np.ndarray, *, n_initial: int = 0) -> Figure:
+    """Draw the values of a maximisation in the order of evaluation, and the best value so far as steps.
+
+    Parameters
+    ----------
+    values : array of shape (n,)
+        NaN where an evaluation failed.
+    n_initial : int, default=0
+        The number of initial random points, which are shaded.
+
+    Returns
+    -------
+    figure : plotly Figure
+    """
+    values = np.asarray(values, dtype=np.float64)
+    figure = empty_figure(x_title="evaluation", y_title="value")
+    number = np.arange(1, len(values) + 1)
+    if n_initial:
+        figure.add_vrect(x0=0.5, x1=n_initial + 0.5, fillcolor=colours.GAP_SHADE, line_width=0, layer="below")
+    points = {"size": 6, "color": colours.ORANGE}
+    figure.add_scatter(x=number, y=values, name="evaluated", mode="markers", marker=points)
+    figure.add_scatter(
+        x=number,
+        y=np.fmax.accumulate(values),
+        name="best so far",
+        mode="lines",
+        line={"width": 2.5, "color": colours.BLUE, "shape": "hv"},
+    )
+    figure.update_xaxes(range=[0.5, max(len(values), n_initial) + 0.5])
     return figure
 
 

@@ -1,7 +1,7 @@
-"""Colours that can be told apart by everyone, each as a pair for light and for dark pages.
+"""Colour-blind safe colours, each as a pair for light and for dark pages.
 
 The hues are those of Okabe and Ito's palette, darkened for light pages and lightened for dark ones. A figure
-is drawn with the light colours; the page exchanges them for their partners where the reader prefers dark.
+is drawn with the light colours; the page replaces them in dark mode.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ BAND = "rgba(0, 114, 178, 0.42)"
 WIDE_BAND = "rgba(0, 114, 178, 0.15)"
 GAP_SHADE = "rgba(92, 102, 112, 0.10)"
 
-# Series of one figure: every hue has a shape of its own, so that none depends on colour alone.
+# Each series of a figure has its own symbol, so that none depends on colour alone.
 SERIES = (
     (ORANGE, "circle"),
     (BLUE, "square"),
@@ -37,11 +37,6 @@ SERIES = (
 
 CLASS_COLOURS = (GREEN, BLUE, ORANGE)
 REGION_COLOURS = ("#cfe9e1", "#cfe4f2", "#f7dcc9")
-
-# Cividis: even in lightness, and read the same with any kind of colour vision.
-HEAT = "Cividis"
-HEAT_POINT = "rgba(255, 255, 255, 0.7)"
-HEAT_CROSS = "#ff8c42"
 
 DARK_PARTNERS = {
     INK: "#e6e9ec",
@@ -62,4 +57,4 @@ DARK_PARTNERS = {
     "#cfe4f2": "#1b3347",
     "#f7dcc9": "#472b18",
 }
-"""Light colour to dark colour; what is not listed serves both."""
+"""Light colour to dark colour; a colour that is not listed is used for both."""

@@ -1,4 +1,4 @@
-"""Several methods side by side, each as the boxes of many figures."""
+"""Box plots of several methods."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from deltauq.plots._layout import empty_figure, series_styles
+from deltauq.plots.layout import empty_figure, series_styles
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -16,15 +16,14 @@ if TYPE_CHECKING:
 def box_plot(
     groups: Sequence[str], series: Mapping[str, np.ndarray], *, x_title: str, y_title: str
 ) -> Figure:
-    """Draw a box per group and series: quartiles, the median, and whiskers from the smallest to the largest.
+    """Draw a box per group and series: quartiles, median, and whiskers from the minimum to the maximum.
 
     Parameters
     ----------
     groups : sequence of g strings
-        Named along the bottom, each with one box of every series.
+        Labels of the x axis, each with one box of every series.
     series : mapping of name to array of shape (m, g)
-        m figures in each group; at most eight series. What is not a number is passed over, and a group
-        without any has no box.
+        m values in each group; at most eight series. NaN is ignored, and a group of NaN only has no box.
     x_title, y_title : str
 
     Returns
@@ -33,16 +32,14 @@ def box_plot(
     """
     figure = empty_figure(x_title=x_title, y_title=y_title)
     for (name, values), (colour, _) in zip(series.items(), series_styles(len(series)), strict=True):
-        given = [column[~np.isnan(column)] for column in np.asarray(values, dtype=np.float64).T]
-        places = [place for place, column in enumerate(given) if len(column)]
-        # Five numbers a box, counted here: the page then need not hold every figure.
+        columns = [column[~np.isnan(column)] for column in np.asarray(values, dtype=np.float64).T]
+        drawn = [k for k, column in enumerate(columns) if len(column)]
+        # The quartiles are computed here, so that the page does not store every value.
         low, q1, median, q3, high = (
-            np.array([np.quantile(given[place], (0.0, 0.25, 0.5, 0.75, 1.0)) for place in places])
-            .reshape(-1, 5)
-            .T
+            np.array([np.quantile(columns[k], (0.0, 0.25, 0.5, 0.75, 1.0)) for k in drawn]).reshape(-1, 5).T
         )
         figure.add_box(
-            x=[groups[place] for place in places],
+            x=[groups[k] for k in drawn],
             lowerfence=low,
             q1=q1,
             median=median,

@@ -1,4 +1,4 @@
-"""Classes and uncertainty over two inputs."""
+"""Maps of classes and uncertainty over two inputs."""
 
 from __future__ import annotations
 
@@ -7,11 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from deltauq.plots import _colours as colours
-from deltauq.plots._layout import empty_figure
+from deltauq.plots import colours
+from deltauq.plots.layout import empty_figure
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
+
+# Cividis has even lightness and looks the same with any kind of colour vision.
+HEAT = "Cividis"
+HEAT_POINT = "rgba(255, 255, 255, 0.7)"
+HEAT_CROSS = "#ff8c42"
 
 
 def class_map(
@@ -20,7 +25,7 @@ def class_map(
     points: tuple[np.ndarray, np.ndarray],
     names: Sequence[str],
 ) -> Figure:
-    """Draw points of three classes in the plane over the class predicted at each place.
+    """Draw points of three classes over a map of the predicted class.
 
     Parameters
     ----------
@@ -62,7 +67,7 @@ def uncertainty_map(
     anchors: np.ndarray | None = None,
     largest: float | None = None,
 ) -> Figure:
-    """Draw an uncertainty over the plane as a heat map, with the training points on it.
+    """Draw an uncertainty as a heat map, with the training points on it.
 
     Parameters
     ----------
@@ -70,9 +75,9 @@ def uncertainty_map(
     uncertainty : array of shape (ny, nx)
     points : array of shape (n, 2)
     anchors : array of shape (K, 2), optional
-        Shown as crosses.
+        Drawn as crosses.
     largest : float, optional
-        The value of the brightest colour; give the same one to maps that are to be compared.
+        The value of the brightest colour; maps to be compared need the same one.
 
     Returns
     -------
@@ -86,7 +91,7 @@ def uncertainty_map(
         zmin=0.0,
         zmax=float(uncertainty.max()) if largest is None else largest,
         zsmooth="best",
-        colorscale=colours.HEAT,
+        colorscale=HEAT,
         colorbar={
             "orientation": "h",
             "y": 1.02,
@@ -97,12 +102,12 @@ def uncertainty_map(
         },
         hovertemplate="%{z:.3f}<extra></extra>",
     )
-    marker = {"size": 3.5, "color": colours.HEAT_POINT}
+    marker = {"size": 3.5, "color": HEAT_POINT}
     figure.add_scatter(
         x=points[:, 0], y=points[:, 1], mode="markers", marker=marker, showlegend=False, hoverinfo="skip"
     )
     if anchors is not None:
-        cross = {"size": 11, "symbol": "x-thin", "line": {"width": 3, "color": colours.HEAT_CROSS}}
+        cross = {"size": 11, "symbol": "x-thin", "line": {"width": 3, "color": HEAT_CROSS}}
         figure.add_scatter(
             x=anchors[:, 0], y=anchors[:, 1], mode="markers", marker=cross, showlegend=False, name="anchor"
         )
@@ -117,7 +122,7 @@ def probability_map(
     *,
     anchor: np.ndarray,
 ) -> Figure:
-    """Draw the class predicted under one anchor, the paler the less probable it is, with the anchor marked.
+    """Draw the class predicted with one anchor; the less probable it is, the paler.
 
     Parameters
     ----------
@@ -125,7 +130,7 @@ def probability_map(
     predicted : int array of shape (ny, nx)
         0, 1 or 2.
     probability : array of shape (ny, nx)
-        Of the predicted class, so at least 1/3.
+        Probability of the predicted class, at least 1/3.
     points : array of shape (n, 2)
     anchor : array of shape (2,)
 
@@ -134,7 +139,7 @@ def probability_map(
     figure : plotly Figure
     """
     figure = _empty_plane(grid)
-    # One heat map for three classes: each has a unit of the scale, from the page's colour to its own.
+    # One heat map for three classes: each has one unit of the scale, from the page's colour to its own.
     confidence = np.clip((probability - 1 / 3) * 1.5, 0.0, 0.999)
     scale = []
     for label, colour in enumerate(colours.CLASS_COLOURS):
@@ -163,9 +168,9 @@ def probability_map(
 
 
 def _empty_plane(grid: tuple[np.ndarray, np.ndarray]) -> Figure:
-    """Return a figure of two inputs whose units are equally long on the screen."""
+    """Return a figure of two inputs with equal units on both axes."""
     figure = empty_figure(x_title="x₁", y_title="x₂")
-    # The same room above for a legend as for a colour bar: planes side by side are then equally large.
+    # The same space for a legend as for a colour bar, so that maps side by side have the same size.
     figure.update_layout(margin={"l": 48, "r": 14, "t": 48, "b": 52, "autoexpand": False})
     figure.update_xaxes(constrain="domain", showgrid=False, range=[float(grid[0][0]), float(grid[0][-1])])
     figure.update_yaxes(constrain="domain", showgrid=False, range=[float(grid[1][0]), float(grid[1][-1])])

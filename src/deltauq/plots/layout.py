@@ -1,10 +1,10 @@
-"""The layout that figures share, and what tells their series apart."""
+"""The layout, colours and symbols that all figures share."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from deltauq.plots import _colours as colours
+from deltauq.plots import colours
 from deltauq.utils.install import install_command
 
 if TYPE_CHECKING:
@@ -53,5 +53,5 @@ def add_diagonal(figure: Figure, end: float, name: str) -> None:
 def series_styles(n: int) -> tuple[tuple[str, str], ...]:
     """Return a colour and a symbol for each of n series."""
     if n > len(colours.SERIES):
-        raise ValueError(f"At most {len(colours.SERIES)} series can be told apart in a figure, got {n}.")
+        raise ValueError(f"A figure has at most {len(colours.SERIES)} series, got {n}.")
     return colours.SERIES[:n]
