@@ -20,7 +20,7 @@ from sklearn.ensemble import RandomForestRegressor
 
 from deltauq import AnchoredRegressor
 from deltauq.core import Moments
-from deltauq.estimators import _packed_trees
+from deltauq.estimators import trees
 
 TRAIN, ROWS, ANCHORS, TREES, THREADS, REPEATS = 200, 20_000, 100, 5, 2, 7
 
@@ -45,7 +45,7 @@ def by_forest(model: AnchoredRegressor, X: np.ndarray) -> np.ndarray:
 
 def by_posterior(model: AnchoredRegressor, X: np.ndarray, *, packed: bool) -> np.ndarray:
     """Mean and variance over anchors as the library gives them, with or without packed trees."""
-    with patch.object(_packed_trees, "numba_available", lambda: packed):
+    with patch.object(trees, "numba_available", lambda: packed):
         posterior = model.posterior(X)
     return np.stack([posterior.mean, posterior.var])
 
@@ -95,4 +95,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main() if _packed_trees.numba_available() else print("numba is not installed: nothing to compare")
+    main() if trees.numba_available() else print("numba is not installed: nothing to compare")

@@ -8,6 +8,7 @@ from sklearn.exceptions import NotFittedError
 
 import deltauq.calibration.scaling
 from deltauq.calibration import GaussianScaler, choose_delta
+from deltauq.calibration.scaling import permuted_features
 
 
 def nll(y, std):
@@ -106,3 +107,10 @@ def test_choose_delta_weights_count_as_repeated_rows():
     errors = std * rng.exponential(size=50)
     repeated = choose_delta(np.repeat(errors, weights), np.repeat(std, weights))
     np.testing.assert_allclose(choose_delta(errors, std, weights), repeated)
+
+
+def test_permuted_features_mix_rows():
+    X = np.arange(20.0).reshape(10, 2)
+    probes = permuted_features(X, np.random.default_rng(0), 100)
+    assert set(probes[:, 0]) <= set(X[:, 0]) and set(probes[:, 1]) <= set(X[:, 1])
+    assert not all(tuple(p) in {tuple(x) for x in X} for p in probes)

@@ -9,7 +9,7 @@ from sklearn.neighbors import KNeighborsRegressor
 from sklearn.tree import DecisionTreeRegressor
 
 from deltauq import AnchoredRegressor
-from deltauq.estimators._scale import crossed_rows, unit_rms_scale
+from deltauq.estimators._scale import unit_rms_scale
 
 
 def z_rms(model, seed):
@@ -78,13 +78,6 @@ def test_the_scale_makes_z_scores_unit_and_follows_the_units(seed, factor):
 def test_without_any_spread_the_typical_error_is_the_error_bar():
     scale, floor = unit_rms_scale(np.array([[3.0], [-4.0]]), np.zeros((2, 1)), np.ones(2))
     np.testing.assert_allclose(scale * floor, np.sqrt(12.5))
-
-
-def test_probes_mix_features_of_rows():
-    X = np.arange(20.0).reshape(10, 2)
-    probes = crossed_rows(X, np.random.default_rng(0), 100)
-    assert set(probes[:, 0]) <= set(X[:, 0]) and set(probes[:, 1]) <= set(X[:, 1])
-    assert not all(tuple(p) in {tuple(x) for x in X} for p in probes)
 
 
 def test_rounding_is_not_taken_for_a_spread():

@@ -7,7 +7,7 @@ from sklearn.linear_model import Perceptron, SGDClassifier, SGDRegressor
 from sklearn.neural_network import MLPClassifier, MLPRegressor
 
 from deltauq import AnchoredClassifier, AnchoredRegressor
-from deltauq.estimators._bases import trains_by_epochs
+from deltauq.estimators.base_estimators import trains_by_epochs
 
 
 class Recorder(MLPRegressor):

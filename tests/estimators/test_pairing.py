@@ -25,7 +25,7 @@ from sklearn.tree import DecisionTreeRegressor
 
 from deltauq import AnchoredRegressor
 from deltauq.core import DataPrior, Difference
-from deltauq.estimators import _pairing as pairing
+from deltauq.estimators import pairing
 from deltauq.estimators._rows import TrainingRows
 
 

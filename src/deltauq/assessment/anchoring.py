@@ -7,8 +7,8 @@ from typing import Any
 
 from sklearn.base import BaseEstimator
 
-from deltauq.estimators._bases import count_trees, max_pairs, trains_by_epochs
-from deltauq.estimators._pairing import count_train_anchors
+from deltauq.estimators.base_estimators import count_trees, max_pairs, trains_by_epochs
+from deltauq.estimators.pairing import count_train_anchors
 
 QUICK_PAIRS = 10_000
 MIN_TRAIN_ANCHORS = 20

@@ -18,7 +18,7 @@ from deltauq.assessment.measures import LABELS, Measures
 from deltauq.assessment.regression import Regression
 from deltauq.assessment.splits import Split
 from deltauq.estimators import AnchoredRegressor
-from deltauq.estimators._validation import validated
+from deltauq.estimators.validation import validate_input
 
 Task = Regression | Classification
 
@@ -156,8 +156,8 @@ def _prepare(problem: Problem, split: Split) -> dict[str, np.ndarray]:
         return parts
     preprocessing, anchored = clone(problem.preprocessing), AnchoredRegressor(problem.model)
     y = problem.y[split.fit]
-    fit, _ = validated(anchored, preprocessing.fit_transform(parts.pop("fit"), y), y)
-    rest = {name: validated(anchored, preprocessing.transform(rows)) for name, rows in parts.items()}
+    fit, _ = validate_input(anchored, preprocessing.fit_transform(parts.pop("fit"), y), y)
+    rest = {name: validate_input(anchored, preprocessing.transform(rows)) for name, rows in parts.items()}
     return {"fit": fit, **{name: rows.astype(np.float64) for name, rows in rest.items()}}
 
 

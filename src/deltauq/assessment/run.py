@@ -22,8 +22,8 @@ from deltauq.assessment.regression import Regression
 from deltauq.assessment.result import Assessment
 from deltauq.assessment.splits import Split, make_splits
 from deltauq.estimators import AnchoredRegressor
-from deltauq.estimators._bases import tags_of
-from deltauq.estimators._validation import validated
+from deltauq.estimators.base_estimators import tags_of
+from deltauq.estimators.validation import validate_input
 from deltauq.utils.formatting import shown
 
 Tick = Callable[[int, int], None]
@@ -109,7 +109,7 @@ def assess(
         raise ValueError(f"X has {_num_samples(X)} rows, but y has {len(target)}.")
     if preprocessing is None:
         # The class does not matter: both validate X in the same way.
-        X, _ = validated(AnchoredRegressor(model), X, target)
+        X, _ = validate_input(AnchoredRegressor(model), X, target)
     rng = np.random.default_rng(random_state)
     splits = make_splits(
         X,

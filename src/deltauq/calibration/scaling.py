@@ -11,11 +11,14 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from deltauq.calibration._arrays import to_numbers
+from deltauq.core import Posterior
 
 DELTAS = (100.0, 30.0, 10.0, 3.0, 1.0, 0.3)
 """Candidates for δ, in units of the root mean square of σ. With the first, σ + δ is nearly constant."""
 TIE = 1e-9
 """Losses that differ by less are equal."""
+ROUNDING = 1e-9
+"""A σ below this share of the root mean square of the outputs is a rounding error, and counts as zero."""
 
 
 def choose_delta(errors: ArrayLike, std: ArrayLike, weights: np.ndarray | None = None) -> Any:
@@ -60,6 +63,41 @@ def _likeliest_delta(errors: np.ndarray, std: np.ndarray, weights: np.ndarray | 
     )
     # The largest of equals, so that rounding does not decide: with a single row all of them are equal.
     return DELTAS[int(np.argmax(losses <= losses.min() + TIE))] * rms
+
+
+def permuted_features(X: np.ndarray, rng: np.random.Generator, n: int = 256) -> np.ndarray:
+    """Return inputs whose features come from two random rows each.
+
+    The size of σ can differ between two models of the same data: that of a linear model depends on how the
+    fit happens to divide its coefficients between anchor and difference. The `typical_std` on inputs like
+    these makes such models comparable. On training rows it would not, since σ of a tree is zero there.
+
+    Parameters
+    ----------
+    X : array of shape (n_rows, d)
+        Training rows.
+    rng : numpy.random.Generator
+    n : int, default=256
+        Number of inputs.
+
+    Returns
+    -------
+    inputs : array of shape (n, d)
+    """
+    first, second = rng.integers(len(X), size=(2, n))
+    return np.where(rng.random((n, X.shape[1])) < 0.5, X[first], X[second])
+
+
+def significant_std(posterior: Posterior) -> np.ndarray:
+    """Return σ of shape (n, ...), with zero in place of rounding errors of the outputs."""
+    size = np.sqrt(np.mean(posterior.mean**2, axis=0))
+    return np.where(posterior.std > ROUNDING * size, posterior.std, 0.0)
+
+
+def typical_std(posterior: Posterior) -> Any:
+    """Return the root mean square of σ for each output, or one where σ is zero everywhere."""
+    rms = np.sqrt(np.mean(significant_std(posterior) ** 2, axis=0))
+    return np.where(rms > 0, rms, 1.0)[()]
 
 
 class GaussianScaler(BaseEstimator):

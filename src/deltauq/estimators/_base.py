@@ -13,8 +13,13 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, proces
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import _check_feature_names, _check_sample_weight, check_is_fitted, column_or_1d
 
+from deltauq.calibration.scaling import permuted_features, significant_std, typical_std
 from deltauq.core import Posterior, get_encoding, get_prior
-from deltauq.estimators._bases import (
+from deltauq.estimators._delta_model import DeltaModel, Recipe
+from deltauq.estimators._readout import Readout
+from deltauq.estimators._rows import N_FOLDS, TrainingRows, folds
+from deltauq.estimators._scale import unit_rms_scale
+from deltauq.estimators.base_estimators import (
     accepts_nan,
     fit_plain,
     is_estimator,
@@ -23,11 +28,7 @@ from deltauq.estimators._bases import (
     refuse_column_choices,
     tags_of,
 )
-from deltauq.estimators._delta_model import DeltaModel, Recipe
-from deltauq.estimators._readout import Readout
-from deltauq.estimators._rows import N_FOLDS, TrainingRows, folds
-from deltauq.estimators._scale import crossed_rows, significant_std, typical_std, unit_rms_scale
-from deltauq.estimators._validation import (
+from deltauq.estimators.validation import (
     FitLikeBase,
     advise_on_nan,
     all_or_nothing,
@@ -37,7 +38,7 @@ from deltauq.estimators._validation import (
     require_choice,
     require_count,
     require_positive,
-    validated,
+    validate_input,
     warn_if_alone,
 )
 from deltauq.utils.formatting import ShortRepr, shown
@@ -171,7 +172,7 @@ class BaseAnchored(ShortRepr, MetaEstimatorMixin, BaseEstimator):
 
     def _read(self, X: Any, y: Any, sample_weight: Any, metadata: dict[str, Any]) -> TrainingRows:
         """Validate the training set; rows of weight zero are left out."""
-        X, y = validated(self, X, y)
+        X, y = validate_input(self, X, y)
         if y.ndim > 1 and y.shape[1] == 1:
             y = column_or_1d(y, warn=True)
         y, strata, attributes = self._read_target(y)
@@ -211,7 +212,7 @@ class BaseAnchored(ShortRepr, MetaEstimatorMixin, BaseEstimator):
             return 1.0, 0.0
         if self.calibrate != "cv":
             return float(self.calibrate), 0.0
-        probes = crossed_rows(data.X, rng)
+        probes = permuted_features(data.X, rng)
 
         def fold_errors(
             train: np.ndarray, test: np.ndarray, fold_rng: np.random.Generator
@@ -270,7 +271,7 @@ class BaseAnchored(ShortRepr, MetaEstimatorMixin, BaseEstimator):
         """
         check_is_fitted(self)
         with advise_on_nan(self):
-            X = validated(self, X)
+            X = validate_input(self, X)
             model = DeltaModel(self.estimator_, self.encoding_, self.anchors_)
             raw = self._posterior_of(model, X, return_samples)
             if hasattr(self, "center_"):

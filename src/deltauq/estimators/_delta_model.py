@@ -12,19 +12,18 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils.parallel import Parallel, delayed
 
 from deltauq.core import AnchorPrior, Encoding, Posterior, StreamingPosterior
-from deltauq.estimators import _packed_trees as packed_trees
-from deltauq.estimators import _pairing as pairing
-from deltauq.estimators._bases import (
+from deltauq.estimators import pairing, trees
+from deltauq.estimators._duration import warn_if_slow
+from deltauq.estimators._epochs import fit_by_epochs
+from deltauq.estimators._readout import Readout
+from deltauq.estimators._rows import TrainingRows
+from deltauq.estimators.base_estimators import (
     is_kernel_machine,
     limit_leaves,
     max_pairs,
     trains_by_epochs,
     weight_keyword,
 )
-from deltauq.estimators._duration import warn_if_slow
-from deltauq.estimators._epochs import fit_by_epochs
-from deltauq.estimators._readout import Readout
-from deltauq.estimators._rows import TrainingRows
 
 ROWS_PER_CALL = 16_384
 KERNEL_ROWS_PER_CALL = 2_048
@@ -32,7 +31,7 @@ PACKED_ROWS_PER_BLOCK = 1_000_000
 BYTES_PER_CALL = 64_000_000
 
 
-_PACKED: WeakKeyDictionary[BaseEstimator, packed_trees.PackedTrees] = WeakKeyDictionary()
+_PACKED: WeakKeyDictionary[BaseEstimator, trees.PackedTrees] = WeakKeyDictionary()
 """Packed trees of fitted bases, kept outside them: prediction must not change an estimator."""
 
 
@@ -83,7 +82,7 @@ class Recipe:
         n_fits: int,
     ) -> None:
         # Trees cast to float32 themselves; doing it while pairing saves them a copy of everything.
-        dtype = np.float32 if packed_trees.packable(base) else np.float64
+        dtype = np.float32 if trees.packable(base) else np.float64
         bytes_per_pair = self.encoding.width * data.X.shape[1] * np.dtype(dtype).itemsize
         most = max_pairs(base) if self.n_train_anchors == "auto" else None
         wanted = pairing.count_train_anchors(len(data), self.n_train_anchors, base)
@@ -171,20 +170,20 @@ class DeltaModel:
         order = np.argsort(first)
         return [block[first[order]] for block in blocks], counts[order].tolist()
 
-    def _packed(self, readout: Readout) -> packed_trees.PackedTrees | None:
+    def _packed(self, readout: Readout) -> trees.PackedTrees | None:
         """Return the trees laid out for the fast path, where there is one."""
         form_known = type(self.encoding).encode is Encoding.encode
-        if not (form_known and packed_trees.packable(self.estimator) and packed_trees.numba_available()):
+        if not (form_known and trees.packable(self.estimator) and trees.numba_available()):
             return None
         if not readout.reads_trees(self.estimator):
             return None
         if self.estimator not in _PACKED:
             n_anchor_columns = self.encoding.n_anchors * self.anchors.shape[1]
-            _PACKED[self.estimator] = packed_trees.PackedTrees(self.estimator, n_anchor_columns)
+            _PACKED[self.estimator] = trees.PackedTrees(self.estimator, n_anchor_columns)
         return _PACKED[self.estimator]
 
     def _fast(
-        self, X: np.ndarray, blocks: list[np.ndarray], packed: packed_trees.PackedTrees
+        self, X: np.ndarray, blocks: list[np.ndarray], packed: trees.PackedTrees
     ) -> Iterator[np.ndarray]:
         X = np.ascontiguousarray(X)
         for parts in zip(*blocks, strict=True):

@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import _check_method_params
 
-from deltauq.estimators._bases import is_kernel_machine
+from deltauq.estimators.base_estimators import is_kernel_machine
 
 MIN_PAIRS = 20_000
 """Fewer are not timed: no base takes minutes for them."""

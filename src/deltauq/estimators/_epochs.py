@@ -12,9 +12,9 @@ from sklearn.metrics import hinge_loss, log_loss, mean_squared_error
 
 from deltauq.core import Encoding
 from deltauq.core.anchors import draw_rows
-from deltauq.estimators._bases import accepts
-from deltauq.estimators._pairing import anchor_tuple
 from deltauq.estimators._rows import TrainingRows
+from deltauq.estimators.base_estimators import accepts
+from deltauq.estimators.pairing import anchor_tuple
 
 
 class _StoppingRule:

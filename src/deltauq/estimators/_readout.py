@@ -6,7 +6,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.linear_model import LogisticRegression
 
-from deltauq.estimators._packed_trees import packable, plain_outputs
+from deltauq.estimators.trees import packable, plain_outputs
 
 Classes = list[np.ndarray]
 """The classes of each output, sorted."""

@@ -4,50 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from deltauq.core import Posterior
-
-N_PROBES = 256
 FLOORS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 """Candidates for the floor under σ, in units of its root mean square."""
 FLOOR_GAIN = 0.1
 """A larger floor must lower the mean log standard deviation by this much."""
-
-
-ROUNDING = 1e-9
-"""A spread below this share of the outputs is no spread."""
-
-
-def crossed_rows(X: np.ndarray, rng: np.random.Generator, n: int = N_PROBES) -> np.ndarray:
-    """Return inputs like the training rows, but none of them: features of two rows mixed at random.
-
-    Two models trained on parts of the same rows may spread on quite different scales (a linear model's σ
-    depends on how its two weight blocks happened to part). Both are asked about the same probes, so
-    that the scales can be told apart. Training rows would not do: there a tree's σ is zero.
-
-    Parameters
-    ----------
-    X : array of shape (n_rows, d)
-    rng : numpy.random.Generator
-    n : int
-
-    Returns
-    -------
-    probes : array of shape (n, d)
-    """
-    mothers, fathers = rng.integers(len(X), size=(2, n))
-    return np.where(rng.random((n, X.shape[1])) < 0.5, X[mothers], X[fathers])
-
-
-def significant_std(posterior: Posterior) -> np.ndarray:
-    """Return the stds of shape (n, o), with zero for what is mere rounding of the outputs."""
-    size = np.sqrt(np.mean(posterior.mean**2, axis=0))
-    return np.where(posterior.std > ROUNDING * size, posterior.std, 0.0)
-
-
-def typical_std(posterior: Posterior) -> np.ndarray:
-    """Return the root mean square of the stds for each of o outputs, or one where all are zero."""
-    rms = np.sqrt(np.mean(significant_std(posterior) ** 2, axis=0))
-    return np.where(rms > 0, rms, 1.0)
 
 
 def unit_rms_scale(

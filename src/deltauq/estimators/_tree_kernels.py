@@ -9,7 +9,7 @@ Everything that serves as an index is ``uint64``: for signed indices numba adds 
 Python's negative indices, and mixing ``uint64`` with signed integers would give ``float64``.  There is no
 ``fastmath``, because the outputs are promised to the bit.
 
-The layout of ``nodes`` is described in :mod:`deltauq.estimators._packed_trees`.
+The layout of ``nodes`` is described in :mod:`deltauq.estimators.trees`.
 """
 
 from __future__ import annotations

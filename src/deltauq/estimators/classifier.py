@@ -14,7 +14,6 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from deltauq.estimators._base import BaseAnchored
-from deltauq.estimators._bases import class_weight_of
 from deltauq.estimators._delta_model import Recipe
 from deltauq.estimators._readout import (
     DecisionReadout,
@@ -25,7 +24,8 @@ from deltauq.estimators._readout import (
     align_probabilities,
 )
 from deltauq.estimators._rows import TrainingRows
-from deltauq.estimators._validation import advise_on_nan, validated
+from deltauq.estimators.base_estimators import class_weight_of
+from deltauq.estimators.validation import advise_on_nan, validate_input
 
 MAP_ANCHORS = 20
 """The most anchors that a map from scores to probabilities is fitted under: their scores are held at once."""
@@ -136,7 +136,7 @@ class AnchoredClassifier(ClassifierMixin, BaseAnchored):
         check_is_fitted(self)
         if hasattr(self, "center_"):
             with advise_on_nan(self):
-                predicted = np.asarray(self.center_.predict(validated(self, X)))
+                predicted = np.asarray(self.center_.predict(validate_input(self, X)))
             # CatBoost returns one of several classes as a column.
             return predicted.ravel() if self._single_output else predicted
         blocks = self._per_output(self.posterior(X).mean)

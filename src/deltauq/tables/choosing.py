@@ -11,9 +11,8 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.model_selection import KFold, StratifiedKFold
 
 from deltauq.assessment.anchoring import Anchoring
-from deltauq.core import Posterior
+from deltauq.calibration.scaling import permuted_features, typical_std
 from deltauq.estimators import AnchoredClassifier, AnchoredRegressor
-from deltauq.estimators._scale import crossed_rows, typical_std
 from deltauq.metrics import brier, mae
 from deltauq.tables.problem import REGRESSION
 
@@ -119,7 +118,7 @@ def choose(
     rng = np.random.default_rng(settings.seed)
     rows = np.sort(rng.permutation(len(X))[:MOST_ROWS])
     X, y = X[rows], y[rows]
-    probes = crossed_rows(X, rng)
+    probes = permuted_features(X, rng)
     kind = KFold if settings.task == REGRESSION else StratifiedKFold
     losses: dict[str, list[float]] = {word: [] for word in CENTERS}
     errors: dict[str, list[np.ndarray]] = {word: [] for word in CENTERS}
@@ -142,8 +141,7 @@ def choose(
 
 def typical_of(model: AnchoredRegressor, probes: np.ndarray) -> float:
     """Return the typical σ of a model on inputs like the training rows, of shape (n, d)."""
-    posterior = model.posterior(probes)
-    return float(typical_std(Posterior(posterior.mean[:, None], posterior.var[:, None]))[0])
+    return float(typical_std(model.posterior(probes)))
 
 
 def _loss(model: Any, task: str, X: np.ndarray, y: np.ndarray) -> float:

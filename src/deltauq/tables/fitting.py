@@ -13,10 +13,10 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.model_selection import train_test_split
 
 from deltauq.calibration import ConformalClassifier, ConformalRegressor
+from deltauq.calibration.scaling import permuted_features
 from deltauq.core import Posterior
 from deltauq.core.anchors import PRIORS
 from deltauq.estimators import AnchoredClassifier, AnchoredRegressor
-from deltauq.estimators._scale import crossed_rows
 from deltauq.tables.choosing import CENTERS, FOLDS, Choice, Settings, choose, typical_of
 from deltauq.tables.errors import TableError
 from deltauq.tables.fingerprints import MOST_FINGERPRINTS, row_fingerprints, table_sha256
@@ -284,7 +284,7 @@ def _finish_regression(
     """Return what held-out rows say of intervals and of risk: for `Fitted`, for `TableModel`, and widths."""
     posterior = model.posterior(rows.held_X)
     # δ must not look at the held-out rows: their scores would differ in kind from a new row's.
-    delta = choice.delta * typical_of(model, crossed_rows(rows.X, np.random.default_rng(settings.seed)))
+    delta = choice.delta * typical_of(model, permuted_features(rows.X, np.random.default_rng(settings.seed)))
     conformal = ConformalRegressor(Given(), delta=delta).conformalize(posterior, rows.held_y)
     lower, upper = conformal.predict_interval(posterior, coverage)
     reference = np.unique(model.anchors_, axis=0)

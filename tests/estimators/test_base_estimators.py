@@ -30,7 +30,7 @@ from sklearn.tree import DecisionTreeRegressor
 from sklearn.utils import get_tags
 
 from deltauq import AnchoredClassifier, AnchoredRegressor
-from deltauq.estimators._bases import accepts_nan, is_kernel_machine, tags_of
+from deltauq.estimators.base_estimators import accepts_nan, is_kernel_machine, tags_of
 from deltauq.testing import check_contract
 
 

@@ -24,8 +24,8 @@ from sklearn.tree import (
     ExtraTreeRegressor,
 )
 
-from deltauq.estimators import _packed_trees as module
-from deltauq.estimators._packed_trees import PackedTrees, numba_available, packable, plain_outputs
+from deltauq.estimators import trees as module
+from deltauq.estimators.trees import PackedTrees, numba_available, packable, plain_outputs
 
 D = 4
 TREES = [DecisionTreeRegressor, DecisionTreeClassifier, ExtraTreeRegressor, ExtraTreeClassifier]

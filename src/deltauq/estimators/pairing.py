@@ -10,8 +10,8 @@ from sklearn.utils import check_array
 
 from deltauq.core import AnchorPrior, DataPrior, Encoding
 from deltauq.core.anchors import draw_rows
-from deltauq.estimators._bases import count_trees
 from deltauq.estimators._rows import TrainingRows
+from deltauq.estimators.base_estimators import count_trees
 
 MAX_PAIR_BYTES = 500_000_000
 """The matrix of pairs never takes more than this, unless the rows alone do."""

@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
 from deltauq.core import AnchorPrior, KMeansPrior, NormalPrior
-from deltauq.estimators._bases import accepts_nan, encoding_advice, takes_weights, weight_keyword
+from deltauq.estimators.base_estimators import accepts_nan, encoding_advice, takes_weights, weight_keyword
 from deltauq.utils.formatting import shown
 
 NAN_ADVICE = (
@@ -85,7 +85,7 @@ def advise_on_nan(estimator: Any) -> Iterator[None]:
         raise ValueError(f"X contains NaN, which {base} {NAN_ADVICE}") from error
 
 
-def validated(estimator: Any, X: Any, *y: Any) -> Any:
+def validate_input(estimator: Any, X: Any, *y: Any) -> Any:
     """Validate X, and y when fitting, so that every error names its argument and says what to do."""
     fitting = bool(y)
     base = getattr(estimator, "estimator_", estimator._base())
