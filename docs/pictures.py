@@ -19,13 +19,14 @@ from plotly.offline import get_plotlyjs
 from sklearn.svm import SVC, SVR
 
 from deltauq import AnchoredClassifier, AnchoredRegressor, plots
-from deltauq.data import gap_curve, three_classes
+from deltauq.data import gap_curve
 from deltauq.demo import fit_band, predict_table
 from deltauq.demo.page import LEVELS
 from deltauq.demo.run import ESTIMATORS, N_POINTS
 from deltauq.metrics import coverage_curve
 from deltauq.plots import colours
 from experiments import ResultStore, get_experiment
+from experiments.data.classes import three_classes
 from experiments.figure2 import N_ANCHORS
 from experiments.plots import uncertainty_map
 from experiments.summary import summarise

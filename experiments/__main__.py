@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from deltauq.data.files import CorruptFileError, DataUnavailableError
+from deltauq.data import CorruptFileError, DataUnavailableError
 from experiments import NAMES, PROFILES, ResultStore, get_experiment, run_experiment
 from experiments.results import ResultLine
 from experiments.runner import chosen, words_of

@@ -7,7 +7,7 @@ import time
 
 import numpy as np
 
-from deltauq.data.uci import UCI
+from deltauq.data import UCI
 from deltauq.metrics import mae, spearman
 from experiments.runner import Cell, Experiment, Outcome
 from experiments.uci import uci_table

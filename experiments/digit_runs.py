@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from deltauq.data.images import load_images
+from deltauq.data import load_images
 from experiments.artifacts import shared_arrays
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ import numpy as np
 from scipy.ndimage import distance_transform_edt
 from sklearn.svm import SVC
 
-from deltauq.data import ClassesToy, three_classes
 from deltauq.estimators import AnchoredClassifier
 from experiments import figures
+from experiments.data.classes import ThreeClasses, three_classes
 from experiments.runner import Cell, Experiment, Outcome
 from experiments.views import TableView
 
@@ -43,7 +43,7 @@ class PlaneMap:
 
     Attributes
     ----------
-    toy : ClassesToy
+    toy : ThreeClasses
     grid : array of shape (n,)
         Both inputs run over it.
     predicted, uncertainty : arrays of shape (n, n), rows along the second input
@@ -55,7 +55,7 @@ class PlaneMap:
     anchors : array of shape (K, 2)
     """
 
-    toy: ClassesToy
+    toy: ThreeClasses
     grid: np.ndarray
     predicted: np.ndarray
     uncertainty: np.ndarray
@@ -81,14 +81,14 @@ class PlaneMap:
         return [float(self.at_rows[self.toy.y == label].mean()) for label in range(3)]
 
 
-def view_plane(toy: ClassesToy, seed: int, n_train_anchors: int | str, grid: np.ndarray) -> PlaneMap:
+def view_plane(toy: ThreeClasses, seed: int, n_train_anchors: int | str, grid: np.ndarray) -> PlaneMap:
     """Fit an anchored kernel machine to a toy and ask it about the whole plane.
 
     The kernel is narrow enough to find the small classes; the default one gives all to the large class.
 
     Parameters
     ----------
-    toy : ClassesToy
+    toy : ThreeClasses
     seed : int
     n_train_anchors : int or "auto"
     grid : array of shape (n,)

@@ -7,7 +7,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from deltauq.data.images import load_cifar10c, load_images
+from deltauq.data import load_images
+from experiments.data.corruptions.generate import load_cifar10c
 
 SIZES = {"quick": (512, 200), "paper": (50_000, 10_000)}
 """Training and test images, the first of their sets."""

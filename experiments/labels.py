@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from deltauq.data.tables import OPENML
+from deltauq.data import OPENML
 
 ENCODINGS = {"identity": "X", "difference": "X − R", "two-anchor": "X − R₁ − R₂"}
 
@@ -44,8 +44,7 @@ METHODS = {
 
 # Underscores and hyphens become spaces, where a narrow column may break.
 DATASETS = {
-    str(table.id): f"{table.id} {table.title.replace('_', ' ').replace('-', ' ')}"
-    for table in OPENML.values()
+    str(id): f"{id} {table.title.replace('_', ' ').replace('-', ' ')}" for id, table in OPENML.items()
 }
 
 FUNCTIONS = {

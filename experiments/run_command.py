@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from deltauq.cli.backend import Backend, backend_options, chosen_run
 from deltauq.cli.complaints import BadInput, complaint_about, what_to_install
 from deltauq.cli.folders import use_data
-from deltauq.data.files import CorruptFileError, DataUnavailableError
+from deltauq.data import CorruptFileError, DataUnavailableError
 from deltauq.utils.progress import progress_bar
 from experiments import Experiment, ResultStore, get_experiment, run_experiment
 from experiments.report_command import Profile, check_names

@@ -17,7 +17,7 @@ from deltauq.baselines import (
     QuantileForestRegressor,
     TreeSpreadRegressor,
 )
-from deltauq.data.tables import OPENML, Table, load_openml
+from deltauq.data import OPENML, Table, load_openml
 from deltauq.estimators import AnchoredRegressor
 from deltauq.metrics import coverage, mae, rmse, spearman, width
 from experiments import figures, labels, paper

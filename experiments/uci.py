@@ -12,7 +12,7 @@ import numpy as np
 
 from deltauq.calibration import ConformalRegressor, GaussianScaler
 from deltauq.core import Posterior
-from deltauq.data.uci import UCI, SplitTable, load_uci
+from deltauq.data import UCI, SplitTable, load_uci
 from deltauq.metrics import coverage, crps, gaussian_nll, mae, rmse, spearman, width
 from experiments import labels
 from experiments.runner import Cell, Experiment, Outcome

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from deltauq.data.uci import UCI
+from deltauq.data import UCI
 from experiments.runner import Cell, Experiment, Outcome
 from experiments.uci import N_SAMPLES, NETWORKS, AnchoredPerceptron, WithLoss, measure, uci_table
 from experiments.views import TableView

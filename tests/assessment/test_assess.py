@@ -28,7 +28,7 @@ from deltauq import AnchoredRegressor, assess
 from deltauq.assessment import Advice
 from deltauq.assessment.regression import Interval, Regression
 from deltauq.assessment.splits import make_splits
-from deltauq.data.tables import load_openml
+from deltauq.data import load_openml
 
 
 def diabetes(n=150):

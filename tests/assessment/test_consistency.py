@@ -15,7 +15,7 @@ from deltauq import assess
 from deltauq.assessment import Advice, Measures, decide
 from deltauq.assessment.columns import cell, columns
 from deltauq.assessment.terms import COMMAND_LINE, PYTHON
-from deltauq.data.tables import load_openml
+from deltauq.data import load_openml
 
 FOLDS = 5
 EXAMPLES = 100

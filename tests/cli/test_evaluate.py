@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import deltauq
-from deltauq.data.uci import load_uci
+from deltauq.data import load_uci
 
 
 @pytest.fixture

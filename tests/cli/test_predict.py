@@ -10,7 +10,7 @@ import pytest
 
 import deltauq
 import deltauq.tables
-from deltauq.data.uci import load_uci
+from deltauq.data import load_uci
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ from deltauq.data.files import (
     DataUnavailableError,
     RemoteFile,
     cached_array,
+    fetch,
     locate,
-    obtain,
 )
 
 CONTENT = b"some bytes" * 1000
@@ -19,8 +19,8 @@ MD5 = hashlib.md5(CONTENT).hexdigest()
 
 
 @pytest.fixture
-def places(tmp_path, monkeypatch):
-    """A data directory and a cache of the test's own."""
+def folders(tmp_path, monkeypatch):
+    """A temporary data directory and cache."""
     for name in ("data", "cache"):
         (tmp_path / name).mkdir()
     monkeypatch.setenv("DELTAUQ_DATA", str(tmp_path / "data"))
@@ -30,7 +30,7 @@ def places(tmp_path, monkeypatch):
 
 @pytest.fixture
 def server(tmp_path):
-    """A web server on this machine that serves a folder."""
+    """A local web server and the folder that it serves."""
     folder = tmp_path / "web"
     folder.mkdir()
 
@@ -47,50 +47,48 @@ def server(tmp_path):
         web.shutdown()
 
 
-def test_the_data_directory_comes_before_the_cache(places):
-    data, cache = places
+def test_data_directory_comes_before_the_cache(folders):
+    data, cache = folders
     file = RemoteFile("set/file.bin", MD5)
     assert locate(file) is None
     (cache / "file.bin").write_bytes(CONTENT)
     assert locate(file) == cache / "file.bin"
     (data / "set").mkdir()
     (data / "set" / "file.bin").write_bytes(CONTENT)
-    assert obtain(file) == data / "set" / "file.bin"
+    assert fetch(file) == data / "set" / "file.bin"
 
 
-def test_a_file_that_lies_nowhere_is_downloaded_with_progress(places, server):
+def test_missing_files_are_downloaded(folders, server):
     folder, address = server
     (folder / "file.bin").write_bytes(CONTENT)
-    seen = []
     file = RemoteFile("file.bin", MD5, f"{address}/file.bin")
-    path = obtain(file, lambda done, total: seen.append((done, total)))
-    assert path.read_bytes() == CONTENT and path.parent == places[1]
-    assert seen[-1] == (len(CONTENT), len(CONTENT))
+    path = fetch(file)
+    assert path.read_bytes() == CONTENT and path.parent == folders[1]
     (folder / "file.bin").unlink()
-    assert obtain(file) == path, "the second time it comes from the cache"
+    assert fetch(file) == path  # from the cache
 
 
-def test_an_altered_download_is_refused_and_leaves_nothing_behind(places, server):
+def test_altered_downloads_are_rejected_and_deleted(folders, server):
     folder, address = server
     (folder / "file.bin").write_bytes(CONTENT[:-1])
     with pytest.raises(CorruptFileError, match="truncated or altered"):
-        obtain(RemoteFile("file.bin", MD5, f"{address}/file.bin"))
-    assert list(places[1].iterdir()) == []
+        fetch(RemoteFile("file.bin", MD5, f"{address}/file.bin"))
+    assert list(folders[1].iterdir()) == []
 
 
-def test_an_altered_file_in_the_data_directory_is_refused(places):
-    (places[0] / "file.bin").write_bytes(b"else")
+def test_altered_files_are_rejected(folders):
+    (folders[0] / "file.bin").write_bytes(b"else")
     with pytest.raises(CorruptFileError, match=r"file\.bin is truncated or altered"):
-        obtain(RemoteFile("file.bin", MD5))
+        fetch(RemoteFile("file.bin", MD5))
 
 
 @pytest.mark.parametrize("url", [None, "http://127.0.0.1:9/file.bin"])
-def test_a_file_that_cannot_be_had_says_where_to_put_it(places, url):
-    with pytest.raises(DataUnavailableError, match=f"file.bin .* put it into {places[0]}"):
-        obtain(RemoteFile("file.bin", MD5, url))
+def test_error_for_missing_files_says_where_to_put_them(folders, url):
+    with pytest.raises(DataUnavailableError, match=f"file.bin .* put it into {folders[0]}"):
+        fetch(RemoteFile("file.bin", MD5, url))
 
 
-def test_arrays_are_made_once_and_then_mapped(places):
+def test_cached_arrays_are_made_once_and_memory_mapped(folders):
     calls = []
 
     def make():

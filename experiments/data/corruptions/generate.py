@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Literal, NamedTuple
 
 import numpy as np
 
-from deltauq.data.files import CorruptFileError, cached_array
-from deltauq.data.images import load_cifar10c, load_images
+from deltauq.data import CorruptFileError, load_images
+from deltauq.data.files import cached_array, data_dir
 from experiments.data.corruptions._arrays import SHAPE, to_bytes, to_unit
 from experiments.data.corruptions.severities import CORRUPTIONS, DEFINITIONS, SEVERITIES
 
@@ -108,6 +109,18 @@ def load_corrupted(name: str, severity: int, n: int | None = None, seed: int = 0
     return CorruptedImages(
         cached_array(place, lambda: corrupt(images, name, severity, seed)), labels, "generated"
     )
+
+
+def load_cifar10c(corruption: str) -> tuple[np.ndarray, np.ndarray] | None:
+    """Load the published images and labels of one corruption, or return None if they are missing.
+
+    They are read from ``CIFAR-10-C/<corruption>.npy`` in the data directory; nothing is downloaded.
+    """
+    folder = (data_dir() or Path()) / "CIFAR-10-C"
+    if data_dir() is None or not (folder / f"{corruption}.npy").is_file():
+        return None
+    images = np.load(folder / f"{corruption}.npy", mmap_mode="r", allow_pickle=False)
+    return images, np.load(folder / "labels.npy", mmap_mode="r", allow_pickle=False)
 
 
 def _check(name: str, severity: int, seed: int) -> None:

@@ -5,6 +5,7 @@ import pytest
 
 from deltauq.data import CorruptFileError, load_images
 from experiments.data import corrupt, load_corrupted
+from experiments.data.corruptions.generate import load_cifar10c
 
 
 @pytest.fixture
@@ -54,3 +55,8 @@ def test_bad_sets():
         load_corrupted("fog", 3, n=0)
     with pytest.raises(ValueError, match="corruption must be one of"):
         load_corrupted("rain", 3)
+
+
+def test_missing_published_images(tmp_path, monkeypatch):
+    monkeypatch.setenv("DELTAUQ_DATA", str(tmp_path))
+    assert load_cifar10c("fog") is None

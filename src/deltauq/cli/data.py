@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from deltauq.cli.complaints import BadInput
 from deltauq.cli.folders import use_data
 from deltauq.data.files import cache_dir, data_dir
-from deltauq.data.inventory import DATA_DIRECTORY, DataSet, list_data_sets
+from deltauq.data.inventory import DATA_DIRECTORY, Dataset, list_datasets
 from deltauq.utils.progress import progress_bar
 
 GENUINE, ABSENT, CORRUPT, UNCHECKED = "genuine", "absent", "corrupt", "not checked"
@@ -20,7 +20,7 @@ GENUINE, ABSENT, CORRUPT, UNCHECKED = "genuine", "absent", "corrupt", "not check
 class Finding:
     """What a check says of one data set."""
 
-    data: DataSet
+    data: Dataset
     verdict: str
     reason: str = ""
 
@@ -43,29 +43,29 @@ def register(app: Any) -> None:
     def list_(data: Data = None, as_json: Json = False) -> None:
         """Say where each data set was found, or where it comes from."""
         use_data(data)
-        show_list(list_data_sets(), as_json)
+        show_list(list_datasets(), as_json)
 
     @group.command()
     def check(data: Data = None, as_json: Json = False) -> None:
         """Compare what is here with its checksums; exit code 2 if anything is corrupt."""
         use_data(data)
-        show_check(list_data_sets(), as_json)
+        show_check(list_datasets(), as_json)
 
     app.add_typer(group, name="data")
 
 
-def show_list(sets: Sequence[DataSet], as_json: bool) -> None:
+def show_list(sets: Sequence[Dataset], as_json: bool) -> None:
     """Print the data sets, as a table or as JSON."""
     if as_json:
         print(json.dumps([_plain(data) for data in sets]))
         return
     rows = [(data.name, _size(data), _place(data), _where(data)) for data in sets]
-    _print_table(("data set", "size", "place", "file or server"), rows)
+    _print_table(("data set", "size", "location", "file or server"), rows)
     print(f"Data directory: {data_dir() or 'none; --data or DELTAUQ_DATA names one'}")
     print(f"Cache: {cache_dir()}")
 
 
-def show_check(sets: Sequence[DataSet], as_json: bool) -> None:
+def show_check(sets: Sequence[Dataset], as_json: bool) -> None:
     """Check every data set and print the verdicts, as a table or as JSON; complain about corrupt ones."""
     findings = _check_all(sets)
     if as_json:
@@ -88,7 +88,7 @@ def show_check(sets: Sequence[DataSet], as_json: bool) -> None:
         raise BadInput(f"{len(corrupt)} of {len(sets)} data sets are corrupt: {', '.join(corrupt)}")
 
 
-def _check_all(sets: Sequence[DataSet]) -> list[Finding]:
+def _check_all(sets: Sequence[Dataset]) -> list[Finding]:
     from rich.progress import BarColumn, DownloadColumn, TextColumn
 
     columns = (BarColumn(), DownloadColumn(), TextColumn("{task.description}"))
@@ -102,7 +102,7 @@ def _check_all(sets: Sequence[DataSet]) -> list[Finding]:
     return findings
 
 
-def _check(data: DataSet) -> Finding:
+def _check(data: Dataset) -> Finding:
     if not data.files:
         return Finding(data, ABSENT)
     try:
@@ -114,31 +114,31 @@ def _check(data: DataSet) -> Finding:
     return Finding(data, GENUINE)
 
 
-def _plain(data: DataSet) -> dict[str, Any]:
+def _plain(data: Dataset) -> dict[str, Any]:
     return {
         "name": data.name,
         "kind": data.kind,
-        "place": data.place,
+        "location": data.location,
         "files": [str(path) for path in data.files],
         "bytes": data.size,
         "sources": list(data.sources),
     }
 
 
-def _place(data: DataSet) -> str:
-    return data.place or ("not here: download" if data.downloads else "not here: by hand")
+def _place(data: Dataset) -> str:
+    return data.location or ("not here: download" if data.downloads else "not here: by hand")
 
 
-def _where(data: DataSet) -> str:
+def _where(data: Dataset) -> str:
     """Return the file, or the folder of several, below its place; what is not here, its server."""
     if not data.files:
         return urlsplit(data.sources[0]).netloc
     path = data.files[0] if len(data.files) == 1 else data.files[0].parent
-    root = data_dir() if data.place == DATA_DIRECTORY else cache_dir()
+    root = data_dir() if data.location == DATA_DIRECTORY else cache_dir()
     return str(path.relative_to(root)) if root is not None and path.is_relative_to(root) else str(path)
 
 
-def _size(data: DataSet) -> str:
+def _size(data: Dataset) -> str:
     if not data.files:
         return ""
     megabytes = data.size / 1e6

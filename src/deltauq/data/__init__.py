@@ -1,16 +1,14 @@
-"""Where data sets come from."""
+"""Datasets: tables of OpenML and UCI, images, and toy data."""
 
 from deltauq.data.files import CorruptFileError, DataUnavailableError
 from deltauq.data.images import IMAGE_SETS, load_images
-from deltauq.data.tables import OPENML, Table, load_openml
-from deltauq.data.toys import ClassesToy, GapToy, gap_curve, three_classes
-from deltauq.data.uci import UCI, SplitTable, load_uci
+from deltauq.data.tables import OPENML, UCI, SplitTable, Table, load_openml, load_uci
+from deltauq.data.toys import GapToy, gap_curve
 
 __all__ = [
     "IMAGE_SETS",
     "OPENML",
     "UCI",
-    "ClassesToy",
     "CorruptFileError",
     "DataUnavailableError",
     "GapToy",
@@ -20,5 +18,4 @@ __all__ = [
     "load_images",
     "load_openml",
     "load_uci",
-    "three_classes",
 ]

@@ -1,10 +1,9 @@
-"""Where files lie: the data directory, the cache, the official source; and whether they are genuine."""
+"""Files of datasets: the data directory, the cache, downloads and checksums."""
 
 from __future__ import annotations
 
 import hashlib
 import os
-import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,24 +12,21 @@ from typing import Any
 import numpy as np
 
 from deltauq.utils.filesystem import atomic_write
-
-BLOCK = 1 << 20
-
-Progress = Callable[[int, int], None]
-"""Told the bytes done and the bytes in all (0 where unknown)."""
+from deltauq.utils.install import install_command
+from deltauq.utils.progress import Tick, counting_bar
 
 
 class DataUnavailableError(FileNotFoundError):
-    """A data set is neither in the data directory nor in the cache, and could not be downloaded."""
+    """A dataset is neither in the data directory nor in the cache, and could not be downloaded."""
 
 
 class CorruptFileError(ValueError):
-    """A file is not the one it claims to be."""
+    """A file does not have the expected checksum."""
 
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """A file with its checksum and, where there is one, its official address.
+    """A file with its checksum and, if it can be downloaded, its address.
 
     Attributes
     ----------
@@ -46,85 +42,91 @@ class RemoteFile:
 
 
 def data_dir() -> Path | None:
-    """Return the folder that `DELTAUQ_DATA` names, or None."""
+    """Return the folder named by the environment variable `DELTAUQ_DATA`, or None."""
     folder = os.environ.get("DELTAUQ_DATA")
     return Path(folder).expanduser() if folder else None
 
 
 def cache_dir() -> Path:
-    """Return the folder for downloads and decoded arrays: `DELTAUQ_CACHE`, or one of the user's."""
-    folder = os.environ.get("DELTAUQ_CACHE")
-    if folder:
+    """Return the folder for downloads and decoded arrays: `DELTAUQ_CACHE`, or one in the user's cache."""
+    if folder := os.environ.get("DELTAUQ_CACHE"):
         return Path(folder).expanduser()
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "deltauq"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "deltauq"
 
 
 def locate(file: RemoteFile) -> Path | None:
-    """Return where the file lies, in the data directory or the cache, or None."""
-    folder = data_dir()
-    for place in ([] if folder is None else [folder]) + [cache_dir()]:
-        for path in (place / file.name, place / Path(file.name).name):
+    """Return the path of a file in the data directory or the cache, or None."""
+    for folder in filter(None, (data_dir(), cache_dir())):
+        for path in (folder / file.name, folder / Path(file.name).name):
             if path.is_file():
                 return path
     return None
 
 
 def verify(path: Path, md5: str) -> None:
-    """Raise `CorruptFileError` unless the file has this checksum."""
-    found = md5_of(path)
-    if found != md5:
-        raise CorruptFileError(f"{path} is truncated or altered (md5 {found}, expected {md5}): delete it.")
-
-
-def md5_of(path: Path) -> str:
-    """Return the md5 checksum of a file."""
-    digest = hashlib.md5(usedforsecurity=False)
+    """Raise `CorruptFileError` unless a file has this checksum."""
     with path.open("rb") as stream:
-        while block := stream.read(BLOCK):
-            digest.update(block)
-    return digest.hexdigest()
+        actual = hashlib.file_digest(stream, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
+    if actual != md5:
+        raise CorruptFileError(f"{path} is truncated or altered (md5 {actual}, expected {md5}): delete it.")
 
 
-def obtain(file: RemoteFile, progress: Progress | None = None) -> Path:
-    """Return the file's path, verified, downloading it into the cache when it lies nowhere."""
+def fetch(file: RemoteFile) -> Path:
+    """Return the verified path of a file, which is downloaded into the cache if it is not there."""
     path = locate(file)
     if path is None:
-        path = download(file, progress)
+        return download(file)
     verify(path, file.md5)
     return path
 
 
-def download(file: RemoteFile, progress: Progress | None = None) -> Path:
-    """Download into the cache; the file appears under its name only when whole and verified."""
+def download(file: RemoteFile) -> Path:
+    """Download a file into the cache, verify it and return its path."""
     if file.url is None:
         raise unavailable(file.name)
+    try:
+        import pooch
+    except ImportError as error:
+        raise ImportError(f"downloads need: {install_command('images')}") from error
     target = cache_dir() / file.name
-    with atomic_write(target) as part:
+    with counting_bar("MB") as tick:
+        downloader = pooch.HTTPDownloader(progressbar=_DownloadProgress(tick), timeout=30)
         try:
-            with urllib.request.urlopen(file.url, timeout=30) as response, part.open("wb") as stream:
-                total = int(response.headers.get("Content-Length") or 0)
-                done = 0
-                while block := response.read(BLOCK):
-                    stream.write(block)
-                    done += len(block)
-                    if progress is not None:
-                        progress(done, total)
+            pooch.retrieve(file.url, f"md5:{file.md5}", target.name, target.parent, downloader=downloader)
         except OSError as error:
             raise unavailable(file.name) from error
-        verify(part, file.md5)
+        except ValueError as error:
+            raise CorruptFileError(f"{file.url} is truncated or altered: {error}") from error
     return target
 
 
+class _DownloadProgress:
+    """The progress bar that pooch updates, in bytes."""
+
+    total = 0
+
+    def __init__(self, tick: Tick) -> None:
+        self._tick = tick
+        self._done = 0
+
+    def update(self, n: int) -> None:
+        self._done += n
+        self._tick(self._done // 10**6, self.total // 10**6)
+
+    def reset(self) -> None:
+        self._done = 0
+
+    def close(self) -> None: ...
+
+
 def unavailable(name: str) -> DataUnavailableError:
-    """Return the error for a file that cannot be had, which says where to put it."""
-    folder = data_dir()
-    place = f"{folder}" if folder is not None else "a folder named by DELTAUQ_DATA"
-    return DataUnavailableError(f"{name} is not here and cannot be downloaded: put it into {place}.")
+    """Return the error for a missing file, which says where to put it."""
+    folder = data_dir() or "a folder and set DELTAUQ_DATA to it"
+    return DataUnavailableError(f"{name} was not found and cannot be downloaded: put it into {folder}.")
 
 
 def cached_array(name: str, make: Callable[[], Any]) -> np.ndarray:
-    """Return an array memory-mapped from the cache, made and written there at the first call."""
+    """Return an array, memory-mapped from the cache; the first call makes and stores it."""
     path = cache_dir() / f"{name}.npy"
     if not path.exists():
         with atomic_write(path) as part, part.open("wb") as stream:
