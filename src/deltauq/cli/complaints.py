@@ -39,7 +39,7 @@ def told_in_one_line() -> Iterator[None]:
 
 
 EXTRA_OF = {
-    **dict.fromkeys(("typer", "rich", "plotly"), "cli,report"),
+    **dict.fromkeys(("typer", "rich", "plotly", "jinja2"), "cli,report"),
     **dict.fromkeys(("torch", "lightning_fabric", "safetensors"), "nn"),
     **dict.fromkeys(("botorch", "gpytorch"), "bo"),
     **dict.fromkeys(("ngboost", "quantile_forest"), "compare"),

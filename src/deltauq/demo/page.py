@@ -103,7 +103,7 @@ def _table_blocks(table: TableResult) -> list[Block]:
             Figure(
                 plots.coverage_curves(LEVELS, observed),
                 "Coverage",
-                "Observed against nominal coverage of intervals. Below the dotted line, intervals are too "
+                "Empirical against nominal coverage of intervals. Below the dotted line, intervals are too "
                 "narrow.",
             ),
         ],
