@@ -20,9 +20,6 @@ EXCEPTIONS = {
     ("src/deltauq/assessment/run.py", "deltauq.estimators._bases.tags_of"),
     ("src/deltauq/assessment/run.py", "deltauq.estimators._validation.validated"),
     ("src/deltauq/export/onnx_trees.py", "deltauq.estimators._packed_trees.packable"),
-    ("src/deltauq/tables/choosing.py", "deltauq.estimators._scale.crossed_rows"),
-    ("src/deltauq/tables/choosing.py", "deltauq.estimators._scale.typical_std"),
-    ("src/deltauq/tables/fitting.py", "deltauq.estimators._scale.crossed_rows"),
     ("tests/cli/test_broken_inputs.py", "deltauq.tables.folder._digest"),
 }
 """Violations that are still to be removed."""

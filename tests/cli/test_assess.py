@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from sklearn.datasets import load_diabetes
 
-from deltauq.tables.models import ModelWord
+from deltauq.tables.base_models import BaseModel
 from deltauq.utils.install import install_command
 
 WITHOUT = "import sys; sys.modules[{name!r}] = None; from deltauq.cli import main; main()"
@@ -99,7 +99,7 @@ def test_what_is_missing_is_named(name, words, diabetes):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("word", list(ModelWord))
+@pytest.mark.parametrize("word", list(BaseModel))
 @pytest.mark.parametrize("target", ["y", "size"])
 def test_every_model_on_both_tasks(word, target, diabetes):
     done = run(diabetes, "--target", target, "--model", word, "--folds", "2", "--json")

@@ -215,7 +215,7 @@ FOLDERS = {
     "altered model": (lambda f: flip(f, LEARNT, 900), "was altered"),
     "cut model": (lambda f: (f / LEARNT).write_bytes((f / LEARNT).read_bytes()[:-9]), "was altered"),
     "newer format": (
-        lambda f: rewrite(f, lambda m: m.update(format="deltauq.table/3")),
+        lambda f: rewrite(f, lambda m: m.update(format="deltauq.table/4")),
         "unknown to deltauq",
     ),
     "unknown format": (lambda f: rewrite(f, lambda m: m.update(format="mystery")), "unknown to deltauq"),

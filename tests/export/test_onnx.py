@@ -161,7 +161,7 @@ def inputs_of(model, frame):
     """Return the inputs of the graph, as the notes of `export_onnx` say."""
     X = model.schema.read(frame)
     return {
-        column.name: X[[column.name]].to_numpy(dtype=object if column.kind == "word" else np.float64)
+        column.name: X[[column.name]].to_numpy(dtype=object if column.kind == "category" else np.float64)
         for column in model.schema.columns
     }
 

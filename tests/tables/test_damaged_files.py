@@ -26,7 +26,7 @@ from pyarrow import csv, feather, ipc, parquet
 
 from deltauq.tables import ModelFolderError, TableError, fit, load, predict_file
 from deltauq.tables.folder import LEARNT, METADATA, _digest
-from deltauq.tables.problem import load_table
+from deltauq.tables.preprocessing import load_table
 
 N = 50
 LIMITS = [b"\xff\xff\xff\x7f", b"\xff\xff\xff\xff", b"\0\0\0\x80", b"\0\0\0\0", b"\0\0\1\0"]
@@ -195,7 +195,7 @@ def test_many_damaged_tables(folders, tmp_path):
 
 VALUES = [
     *(None, True, -1, 0, 2, 0.5, 1e308, -1e308, float("nan"), float("inf"), float("-inf"), 10**400),
-    *("", "x", "a\0b", "NaT", "now", "number", "date", "span", "word", "2024-01-01T00:00:00+00:00"),
+    *("", "x", "a\0b", "NaT", "now", "number", "date", "duration", "category", "2024-01-01T00:00:00+00:00"),
     *([], {}, [1], {"a": 1}, [[[]]], [2, 1], [-1, 1], ["x", "x"]),
 ]
 

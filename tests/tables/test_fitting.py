@@ -8,8 +8,8 @@ from scipy import stats
 from sklearn.linear_model import BayesianRidge
 
 from deltauq.tables import TableError, fit
-from deltauq.tables.choosing import DELTAS, MOST_ROWS, _narrowest
 from deltauq.tables.model import error_std
+from deltauq.tables.model_selection import DELTAS, MOST_ROWS, _narrowest
 
 
 def test_the_columns_of_a_regression(regression, mixed):

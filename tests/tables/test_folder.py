@@ -21,8 +21,8 @@ from sklearn.tree import DecisionTreeRegressor
 
 import deltauq
 from deltauq.tables import ModelFolderError, TableError, fit, load
+from deltauq.tables.base_models import BaseModel
 from deltauq.tables.folder import LARGEST_METADATA, LEARNT, METADATA, _digest
-from deltauq.tables.models import ModelWord
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def replace_learnt(folder, data):
     rewrite(folder, files={LEARNT: hashlib.sha256(data).hexdigest()})
 
 
-@pytest.mark.parametrize("word", list(ModelWord))
+@pytest.mark.parametrize("word", list(BaseModel))
 @pytest.mark.parametrize("task", ["regression", "classification"])
 def test_every_model_comes_back(word, task, mixed, tmp_path):
     target = "price" if task == "regression" else "size"
@@ -67,7 +67,7 @@ def test_a_model_is_replaced_but_nothing_else(folder, classification, mixed):
 
 def test_metadata_say_what_the_model_is(folder, mixed):
     metadata = json.loads((folder / METADATA).read_text())
-    assert metadata["format"] == "deltauq.table/2"
+    assert metadata["format"] == "deltauq.table/3"
     assert [column["name"] for column in metadata["schema"]] == ["area", "rooms", "town", "new", "sold"]
     assert metadata["versions"]["deltauq"] == deltauq.__version__
     assert metadata["report"]["rows"] + metadata["report"]["held_out"] == len(mixed)
@@ -84,10 +84,10 @@ def test_an_altered_file_is_refused(name, folder):
         load(folder)
 
 
-@pytest.mark.parametrize("format", ["deltauq.table/1", "deltauq.table/3", "deltauq.nn/1", "", "x" * 500])
+@pytest.mark.parametrize("format", ["deltauq.table/1", "deltauq.table/4", "deltauq.nn/1", "", "x" * 500])
 def test_another_format_is_refused_in_a_sentence(format, folder):
     rewrite(folder, format=format)
-    with pytest.raises(ModelFolderError, match=r"unknown to deltauq .* reads deltauq.table/2") as caught:
+    with pytest.raises(ModelFolderError, match=r"unknown to deltauq .* reads deltauq.table/3") as caught:
         load(folder)
     assert len(str(caught.value)) < 400
 
@@ -145,7 +145,7 @@ def test_a_skops_file_of_something_else_is_refused(folder):
         {"task": "classification"},
         {"task": "sorting"},
         {"schema": []},
-        {"schema": [{"name": "area", "kind": "number", "origin": "", "words": []}]},
+        {"schema": [{"name": "area", "kind": "number", "origin": "", "categories": []}]},
         {"schema": "none"},
         {"coverage": "much"},
         {"risk": None},
@@ -180,11 +180,11 @@ def change_column(folder, name, changes):
 @pytest.mark.parametrize(
     ("name", "changes", "said"),
     [
-        ("area", {"kind": "word", "words": ["a"]}, "different kinds"),
+        ("area", {"kind": "category", "categories": ["a"]}, "different kinds"),
         ("area", {"kind": "date", "origin": "2024-01-01T00:00:00+00:00"}, None),
         ("area", {"kind": "date"}, "parts that a column of dates has not"),
-        ("town", {"kind": "number", "words": []}, "different kinds"),
-        ("town", {"words": ["Basel", "Chur"]}, "different categories"),
+        ("town", {"kind": "number", "categories": []}, "different kinds"),
+        ("town", {"categories": ["Basel", "Chur"]}, "different categories"),
         ("sold", {"origin": "soon"}, "not an ISO timestamp"),
         ("area", {"name": "rooms"}, "share a name"),
         ("area", {"name": ["area"]}, "not text"),

@@ -8,8 +8,9 @@ from sklearn.linear_model import Ridge
 from sklearn.svm import SVR
 
 from deltauq import AnchoredRegressor
-from deltauq.tables import fit, risk
-from deltauq.tables.risk import LEVELS, RiskScale, anchor_targets, reverse_scores
+from deltauq.tables import fit
+from deltauq.tables import model as model_module
+from deltauq.tables.model import RISK_LEVELS, RiskScale, anchor_targets, reverse_scores
 
 
 @pytest.mark.parametrize("base", [RandomForestRegressor(3), SVR(), Ridge()])
@@ -23,7 +24,7 @@ def test_the_score_is_the_worst_error_with_the_row_as_anchor(base, center, table
         for x in rows
     ]
     np.testing.assert_allclose(reverse_scores(model, rows, anchors, targets), expected, rtol=1e-12)
-    monkeypatch.setattr(risk, "ROWS_PER_CALL", 7)
+    monkeypatch.setattr(model_module, "ROWS_PER_CALL", 7)
     np.testing.assert_allclose(reverse_scores(model, rows, anchors, targets), expected, rtol=1e-12)
 
 
@@ -39,7 +40,16 @@ def test_the_level_is_that_of_the_worse_measure():
     scale = RiskScale({"std": (1.0, 2.0), "reverse": (10.0, 20.0)})
     std, reverse = np.meshgrid([0.5, 1.0, 1.5, 2.5], [5.0, 15.0, 25.0], indexing="ij")
     levels = scale.levels({"std": std.ravel(), "reverse": reverse.ravel()})
-    assert levels.tolist() == [*LEVELS, *LEVELS, "moderate", "moderate", "high", "high", "high", "high"]
+    assert levels.tolist() == [
+        *RISK_LEVELS,
+        *RISK_LEVELS,
+        "moderate",
+        "moderate",
+        "high",
+        "high",
+        "high",
+        "high",
+    ]
 
 
 @pytest.mark.parametrize("n", [9, 19, 39, 50, 400])

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deltauq.tables.errors import TableError
-from deltauq.tables.files import open_table
+from deltauq.tables.io import open_table
 from deltauq.tables.schema import learn_schema
 
 
@@ -91,4 +91,4 @@ def test_a_missing_column_is_named(mixed):
 def test_new_words_are_counted(mixed):
     schema = learn_schema(mixed, [])
     table = mixed.iloc[:4].assign(town=["Ulm", "Rome", None, "Rome"])
-    assert list(schema.new_words(schema.read(table))) == [("town", 2, "Rome")]
+    assert list(schema.unseen_categories(schema.read(table))) == [("town", 2, "Rome")]

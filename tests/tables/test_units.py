@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.utils.estimator_checks import check_estimator
 
-from deltauq.tables.units import UnitScaler
+from deltauq.tables.preprocessing import UnitScaler
 
 
 @given(st.integers(-300, 300), st.integers(0, 1000))

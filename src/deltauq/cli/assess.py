@@ -12,12 +12,12 @@ import numpy as np
 
 from deltauq.cli.complaints import BadInput, check_writable, complaint_about, told_in_one_line
 from deltauq.cli.reading import DecimalMark, chosen_reading, reading_options
-from deltauq.tables.models import ModelWord, build_model
-from deltauq.tables.problem import UserTable, load_table
+from deltauq.tables.base_models import BaseModel
 from deltauq.utils.progress import counting_bar
 
 if TYPE_CHECKING:
     from deltauq.assessment import Assessment
+    from deltauq.tables.preprocessing import TrainingTable
 
 MAX_ROWS = 2000
 WIDE = 100
@@ -43,8 +43,8 @@ def register(app: Any) -> None:
         file: Annotated[Path, typer.Argument(help="A table: CSV (also .gz), Parquet or Arrow.")],
         target: Annotated[str, typer.Option(help="The column to predict.")],
         model: Annotated[
-            ModelWord, typer.Option(help="The model to assess; a forest has 50 trees.")
-        ] = ModelWord.forest,
+            BaseModel, typer.Option(help="The model to assess; a forest has 50 trees.")
+        ] = BaseModel.forest,
         task: Annotated[TaskWord, typer.Option(help="What kind of target it is.")] = TaskWord.auto,
         folds: Annotated[int, typer.Option(min=2, help="Folds.")] = 5,
         repeats: Annotated[
@@ -77,6 +77,8 @@ def register(app: Any) -> None:
             "n_jobs": jobs,
             "random_state": seed,
         }
+        from deltauq.tables.preprocessing import load_table
+
         with told_in_one_line():
             reading = chosen_reading(date_format, decimal, encoding)
             table = load_table(file, target, task.value, max_rows, seed, **reading)
@@ -105,13 +107,13 @@ def read_train_anchors(word: str) -> int | str:
     return int(word)
 
 
-def run_assess(table: UserTable, word: ModelWord, words: dict[str, Any]) -> "Assessment":
+def run_assess(table: "TrainingTable", word: BaseModel, words: dict[str, Any]) -> "Assessment":
     """Compare the methods on a table, with a progress bar.
 
     Parameters
     ----------
-    table : UserTable
-    word : ModelWord
+    table : TrainingTable
+    word : BaseModel
     words : dict
         Further arguments for `assess`.
 
@@ -122,6 +124,7 @@ def run_assess(table: UserTable, word: ModelWord, words: dict[str, Any]) -> "Ass
     """
     from deltauq.assessment import assess
     from deltauq.assessment.terms import COMMAND_LINE
+    from deltauq.tables.preprocessing import build_pipeline
 
     y, unit = table.y, 1.0
     if table.task == "regression":
@@ -135,7 +138,7 @@ def run_assess(table: UserTable, word: ModelWord, words: dict[str, Any]) -> "Ass
         # Of categories that a fold has not met, and of networks that might have gained by more epochs.
         warnings.simplefilter("ignore")
         try:
-            found = assess(build_model(word, table), table.X, y, progress=tick, **words)
+            found = assess(build_pipeline(word, table), table.X, y, progress=tick, **words)
         except ValueError as error:
             raise BadInput(str(error)) from error
     found = replace(found, terms=COMMAND_LINE)

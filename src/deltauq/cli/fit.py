@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from deltauq.cli.assess import TaskWord, read_train_anchors
 from deltauq.cli.complaints import BadInput, complaint_about, told_in_one_line
 from deltauq.cli.reading import DecimalMark, chosen_reading, reading_options
-from deltauq.tables.models import ModelWord
+from deltauq.tables.base_models import BaseModel
 from deltauq.utils.progress import counting_bar
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def register(app: Any) -> None:
         target: Annotated[str, typer.Option(help="The column to predict.")],
         out: Annotated[Path, typer.Option("--out", "-o", help="The model folder to write.")],
         task: Annotated[TaskWord, typer.Option(help="What kind of target it is.")] = TaskWord.auto,
-        model: Annotated[ModelWord, typer.Option(help="The model to anchor.")] = ModelWord.forest,
+        model: Annotated[BaseModel, typer.Option(help="The model to anchor.")] = BaseModel.forest,
         coverage: Annotated[float, typer.Option(help="The share of targets that intervals hold.")] = 0.9,
         center: Annotated[
             CenterWord, typer.Option(help="Whose predictions to take; auto cross-validates both.")

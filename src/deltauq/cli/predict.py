@@ -13,7 +13,7 @@ from deltauq.utils.progress import counting_bar
 
 if TYPE_CHECKING:
     from deltauq.distributed.running import Run
-    from deltauq.tables import Predicted
+    from deltauq.tables import PredictionSummary
 
 
 def register(app: Any) -> None:
@@ -85,7 +85,9 @@ def _check_plain(file: str, out: str) -> None:
         raise BadInput(f"cannot write {out}: URLs need --backend ray")
 
 
-def run_predict(model: Path, file: Path, out: Path, words: dict[str, Any], trust: list[str]) -> "Predicted":
+def run_predict(
+    model: Path, file: Path, out: Path, words: dict[str, Any], trust: list[str]
+) -> "PredictionSummary":
     """Predict a file into a file, with a progress bar.
 
     Parameters
@@ -100,10 +102,10 @@ def run_predict(model: Path, file: Path, out: Path, words: dict[str, Any], trust
 
     Returns
     -------
-    predicted : Predicted
+    predicted : PredictionSummary
     """
     from deltauq.tables import load, predict_file
-    from deltauq.tables.streaming import check_output
+    from deltauq.tables.prediction import check_output
 
     check_writable(out)
     with told_in_one_line(), complaint_about(out), counting_bar("rows") as tick:
@@ -116,7 +118,7 @@ def run_predict(model: Path, file: Path, out: Path, words: dict[str, Any], trust
 
 def run_predict_parts(
     model: Path, source: str, out: str, words: dict[str, Any], trust: list[str], run: "Run"
-) -> "Predicted":
+) -> "PredictionSummary":
     """Predict many files into a folder, with a progress bar.
 
     Parameters
@@ -134,7 +136,7 @@ def run_predict_parts(
 
     Returns
     -------
-    predicted : Predicted
+    predicted : PredictionSummary
     """
     from deltauq.distributed import ClusterError, predict_parts
 

@@ -12,11 +12,11 @@ from typing import Any
 
 from deltauq.distributed.places import full_name, local_copy, opened, reach
 from deltauq.tables.errors import TableError, require_pyarrow
-from deltauq.tables.files import (
+from deltauq.tables.io import (
     PANDAS_INDEX,
     PARQUET,
     TableStream,
-    complaints_of,
+    as_table_error,
     distinct_names,
     open_parquet,
     open_row_group,
@@ -131,7 +131,7 @@ def naming(source: str) -> Iterator[None]:
 def _find(source: str) -> dict[str, dict[str, Any]]:
     """Return the files that a pattern means, in order, with what their file system says of them."""
     system, path = reach(source)
-    with complaints_of(source):
+    with as_table_error(source):
         # A name that exists is meant as it is, brackets included.
         found = {path: system.info(path)} if system.exists(path) else _match(system, path)
     if not found:
@@ -162,7 +162,7 @@ def _look_into(keep: Sequence[str], encoding: str, file: str, info: dict[str, An
     if Path(file).suffix.lower() not in PARQUET:
         some = info["size"] > HEADER_BYTES or _has_rows(file, encoding)
         return Contents([(None, None)] if some else [], {})
-    with complaints_of(file), opened(file) as source, open_parquet(source) as parquet_file:
+    with as_table_error(file), opened(file) as source, open_parquet(source) as parquet_file:
         metadata, schema = parquet_file.metadata, parquet_file.schema_arrow
         sizes = [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]
     columns = [column for column in schema if not column.name.startswith(PANDAS_INDEX)]

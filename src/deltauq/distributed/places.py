@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from uuid import uuid4
 
 from deltauq.tables.errors import TableError
-from deltauq.tables.files import complaints_of
+from deltauq.tables.io import as_table_error
 from deltauq.utils.install import install_command
 
 Written = TypeVar("Written")
@@ -24,7 +24,7 @@ def reach(url: str) -> tuple[Any, str]:
         raise ImportError(f"files by URL need fsspec: {install_command('ray')}.") from error
     if not url:
         raise TableError("an empty name is no file and no folder.")
-    with complaints_of(url):
+    with as_table_error(url):
         return url_to_fs(url)
 
 
@@ -45,7 +45,7 @@ def opened(url: str) -> Iterator[Any]:
     if is_local(system):
         yield path
         return
-    with complaints_of(url):
+    with as_table_error(url):
         file = system.open(path, "rb")
     with file:
         yield file
@@ -60,7 +60,7 @@ def local_copy(url: str) -> Iterator[Path]:
         return
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / Path(path).name
-        with complaints_of(url):
+        with as_table_error(url):
             system.get_file(path, str(copy))
         yield copy
 

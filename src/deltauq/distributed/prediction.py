@@ -18,10 +18,10 @@ from deltauq.distributed.parts import Part, list_parts, naming, open_part
 from deltauq.distributed.places import OutputFolder
 from deltauq.distributed.running import ClusterError, Run, run_on_ray
 from deltauq.tables.errors import ModelFolderError, TableError
-from deltauq.tables.files import complaints_of, open_parquet
 from deltauq.tables.folder import FILES, load, read_metadata
+from deltauq.tables.io import as_table_error, open_parquet
 from deltauq.tables.model import TableModel
-from deltauq.tables.streaming import Predicted, Tally, check_columns, predict_stream
+from deltauq.tables.prediction import PredictionSummary, Tally, check_columns, predict_stream
 from deltauq.utils.filesystem import atomic_write
 
 MANIFEST = "_manifest.json"
@@ -44,7 +44,7 @@ def predict_parts(
     trust: Sequence[str] = (),
     run: Run = run_on_ray,
     progress: Callable[[int, int | None], None] | None = None,
-) -> Predicted:
+) -> PredictionSummary:
     """Predict a table of many files into a folder of Parquet files, the same rows as `predict_file` gives.
 
     Each row group of Parquet, and each file of another kind, is a part, whose predictions appear under their
@@ -72,7 +72,7 @@ def predict_parts(
 
     Returns
     -------
-    predicted : Predicted
+    predicted : PredictionSummary
         Of all rows, also those that were done before.
     """
     model = Path(model)
@@ -225,7 +225,7 @@ def _refuse_notes(model: TableModel, parts: list[Part], tallies: dict[str, Tally
 def _read_footer(folder: OutputFolder, name: str) -> dict[str, Any] | None:
     """Return what a part says of itself, or None for one that a failing disk has left unreadable."""
     try:
-        with complaints_of(name), folder.open(name) as source, open_parquet(source) as file:
+        with as_table_error(name), folder.open(name) as source, open_parquet(source) as file:
             said = (file.metadata.metadata or {}).get(FOOTER.encode())
     except TableError:
         return None
@@ -233,7 +233,7 @@ def _read_footer(folder: OutputFolder, name: str) -> dict[str, Any] | None:
 
 
 def _finish(
-    folder: OutputFolder, parts: list[Part], tallies: dict[str, Tally], predicted: Predicted, job: str
+    folder: OutputFolder, parts: list[Part], tallies: dict[str, Tally], predicted: PredictionSummary, job: str
 ) -> None:
     """Write the manifest, and remove what workers that died have left."""
     for name in folder.names():

@@ -12,7 +12,7 @@ from deltauq.export.onnx_trees import add_posterior
 from deltauq.tables.errors import require_pandas
 from deltauq.tables.judging import reach
 from deltauq.tables.model import TableModel, error_std
-from deltauq.tables.problem import REGRESSION
+from deltauq.tables.schema import REGRESSION
 
 UNKNOWN = "\0"
 """A word that no table has: NUL bytes are refused."""
@@ -40,7 +40,7 @@ def add_table_model(graph: Graph, model: TableModel) -> None:
 
 def _add_numbers(graph: Graph, model: TableModel) -> list[str]:
     """Fill gaps, and scale where the model does."""
-    names = model.schema.numbers
+    names = model.schema.number_names
     if not names:
         return []
     inputs = [graph.input(name, np.float64, 1) for name in names]
@@ -60,7 +60,7 @@ def _add_numbers(graph: Graph, model: TableModel) -> list[str]:
 
 def _add_words(graph: Graph, model: TableModel) -> list[str]:
     """Look up, for each column of words, the numbers that a word becomes."""
-    names = model.schema.words
+    names = model.schema.category_names
     if not names:
         return []
     encoder = next(step for _, step, taken in model.fitted.columns.transformers_ if list(taken) == names)

@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from deltauq.tables.fitting import fit
     from deltauq.tables.folder import load
     from deltauq.tables.model import TableModel
-    from deltauq.tables.streaming import Predicted, predict_file
+    from deltauq.tables.prediction import PredictionSummary, predict_file
 
 __all__ = [
     "Evaluation",
     "ModelFolderError",
-    "Predicted",
+    "PredictionSummary",
     "TableError",
     "TableModel",
     "evaluate",
@@ -32,12 +32,12 @@ __getattr__, __dir__ = attach(
     {
         "Evaluation": "deltauq.tables.evaluation",
         "ModelFolderError": "deltauq.tables.errors",
-        "Predicted": "deltauq.tables.streaming",
+        "PredictionSummary": "deltauq.tables.prediction",
         "TableError": "deltauq.tables.errors",
         "TableModel": "deltauq.tables.model",
         "evaluate": "deltauq.tables.evaluation",
         "fit": "deltauq.tables.fitting",
         "load": "deltauq.tables.folder",
-        "predict_file": "deltauq.tables.streaming",
+        "predict_file": "deltauq.tables.prediction",
     },
 )

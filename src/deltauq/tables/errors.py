@@ -7,6 +7,7 @@ from difflib import get_close_matches
 from importlib import import_module
 from types import ModuleType
 
+from deltauq.utils.errors import InputError
 from deltauq.utils.install import install_command
 
 EXTRA = "tables"
@@ -14,7 +15,7 @@ LONGEST = 800
 """Characters of a message; a longer one, which quotes a long value, keeps its two ends."""
 
 
-class _OneLineError(ValueError):
+class _OneLineError(InputError):
     """An error whose message is one line of printable characters, whatever it quotes from a file."""
 
     def __init__(self, message: str) -> None:

@@ -12,10 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.stats import binom
 
-from deltauq.tables.apart import Difference, set_apart
 from deltauq.tables.errors import TableError, did_you_mean, require_pandas
-from deltauq.tables.files import read_frame
-from deltauq.tables.fingerprints import row_fingerprints, twin_share
+from deltauq.tables.io import read_frame
 from deltauq.tables.judging import (
     Group,
     Judged,
@@ -26,11 +24,13 @@ from deltauq.tables.judging import (
     judge_numbers,
 )
 from deltauq.tables.model import TableModel
-from deltauq.tables.problem import REGRESSION
+from deltauq.tables.nearest_anchor import Difference, largest_differences
+from deltauq.tables.preprocessing import row_fingerprints, twin_share
 from deltauq.tables.schema import (
+    CATEGORY,
     DATE,
     NUMBER,
-    WORD,
+    REGRESSION,
     Column,
     dates,
     days,
@@ -40,7 +40,7 @@ from deltauq.tables.schema import (
     unusable_values,
 )
 from deltauq.tables.slices import Worse, cut, worst
-from deltauq.tables.text import FLAGS, is_text, plain_text, read_dates, read_numbers
+from deltauq.tables.text_parsing import FLAGS, is_text, plain_text, read_dates, read_numbers
 from deltauq.utils.filesystem import atomic_write
 from deltauq.utils.formatting import short_repr
 
@@ -259,7 +259,7 @@ def _read(
     if len(frame) == 0:
         raise TableError("the table has no rows.")
     X = model.schema.read(frame)
-    for name, count, first in model.schema.new_words(X):
+    for name, count, first in model.schema.unseen_categories(X):
         notes.append(f'{count:,} rows have words in "{name}" that training has not met, such as "{first}".')
     column = plain_text(frame[model.target])
     kept = column.notna().to_numpy()
@@ -321,7 +321,7 @@ def _target_numbers(model: TableModel, column: pd.Series) -> np.ndarray:
         raise TableError(f'{column.name} holds "{column.iloc[0]}", where dates are due.')
     if origin:
         return days(column, origin).to_numpy()
-    if kind == WORD:
+    if kind == CATEGORY:
         raise TableError(f'{column.name} holds "{column.iloc[0]}", where numbers are due.')
     if kind == DATE:
         raise TableError(f"{column.name} holds dates, where numbers are due.")
@@ -408,7 +408,7 @@ def _most_uncertain(
             missed=bool(judged.missed[k]),
             apart=apart,
         )
-        for k, apart in zip(rows, set_apart(model, X, rows), strict=True)
+        for k, apart in zip(rows, largest_differences(model, X, rows), strict=True)
     ]
 
 

@@ -14,8 +14,8 @@ from deltauq.metrics import risk_coverage
 from deltauq.plots.page import Block, Figure, Section, Table, render_page
 from deltauq.tables.evaluation import Evaluation, UncertainRow
 from deltauq.tables.judging import OUTLIER_SHARE
-from deltauq.tables.problem import REGRESSION
-from deltauq.tables.risk import LEVELS, RISK_SHARES
+from deltauq.tables.model import RISK_LEVELS, RISK_SHARES
+from deltauq.tables.schema import REGRESSION
 from deltauq.tables.slices import CHANCE, Worse
 
 KEPT = np.linspace(0.1, 1.0, 19)
@@ -85,7 +85,7 @@ def risk_table(found: Evaluation) -> tuple[list[str], list[list[str]]]:
     regression = found.task == REGRESSION
     up_to, high = RISK_SHARES
     shares = (f"{1 - up_to:.0%} or more", f"about {up_to - high:.0%}", f"{high:.0%} or less")
-    expected = dict(zip(LEVELS, shares, strict=True))
+    expected = dict(zip(RISK_LEVELS, shares, strict=True))
     header = ["risk", "rows", "share", "expected", "median |error|" if regression else "mistakes", "held"]
     rows = []
     for level, part in found.risk.items():

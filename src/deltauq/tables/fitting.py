@@ -17,13 +17,27 @@ from deltauq.calibration.scaling import permuted_features
 from deltauq.core import Posterior
 from deltauq.core.anchors import PRIORS
 from deltauq.estimators import AnchoredClassifier, AnchoredRegressor
-from deltauq.tables.choosing import CENTERS, FOLDS, Choice, Settings, choose, typical_of
+from deltauq.tables.base_models import ROW_KEEPERS, UNIT_FREE, BaseModel, build_base_model
 from deltauq.tables.errors import TableError
-from deltauq.tables.fingerprints import MOST_FINGERPRINTS, row_fingerprints, table_sha256
-from deltauq.tables.model import Fitted, Given, TableModel, error_probability
-from deltauq.tables.models import ROW_KEEPERS, UNIT_FREE, ModelWord, build_base, build_columns
-from deltauq.tables.problem import REGRESSION, UserTable, load_table
-from deltauq.tables.risk import RiskScale, anchor_targets, reverse_scores
+from deltauq.tables.model import (
+    Fitted,
+    Given,
+    RiskScale,
+    TableModel,
+    anchor_targets,
+    error_probability,
+    reverse_scores,
+)
+from deltauq.tables.model_selection import CENTERS, FOLDS, Choice, Settings, choose, typical_of
+from deltauq.tables.preprocessing import (
+    MOST_FINGERPRINTS,
+    TrainingTable,
+    build_preprocessor,
+    load_table,
+    row_fingerprints,
+    table_sha256,
+)
+from deltauq.tables.schema import REGRESSION
 
 HELD_OUT = 0.25
 """The share of rows that calibrate."""
@@ -119,7 +133,7 @@ def fit(
         decimal=decimal,
         encoding=encoding,
     )
-    base = build_base(ModelWord(model), data.task) if isinstance(model, str) else model
+    base = build_base_model(BaseModel(model), data.task) if isinstance(model, str) else model
     if "n_jobs" in base.get_params():
         base = clone(base).set_params(n_jobs=n_jobs)
     settings = Settings(base, data.task, anchors, n_anchors, n_train_anchors, random_state, n_jobs)
@@ -128,7 +142,7 @@ def fit(
         # Of networks that might have gained by more epochs, and of words that a fold has not met.
         warnings.simplefilter("ignore")
         rows = _part(
-            data, build_columns(data.schema, scaled=model not in list(UNIT_FREE)), coverage, random_state
+            data, build_preprocessor(data.schema, scaled=model not in list(UNIT_FREE)), coverage, random_state
         )
         if n_anchors > len(rows.X):
             settings = replace(settings, n_anchors=len(rows.X))
@@ -211,8 +225,8 @@ class _Steps:
 
 def _check_words(model: Any, coverage: float, center: str, anchors: str) -> None:
     """Refuse words that mean nothing, before anything is read."""
-    if isinstance(model, str) and model not in list(ModelWord):
-        raise ValueError(f"model must be one of {[str(word) for word in ModelWord]}, got {model!r}.")
+    if isinstance(model, str) and model not in list(BaseModel):
+        raise ValueError(f"model must be one of {[str(word) for word in BaseModel]}, got {model!r}.")
     if not 0.0 < coverage < 1.0:
         raise ValueError(f"coverage must lie between 0 and 1, got {coverage!r}.")
     for name, value, choices in (("center", center, ("auto", *CENTERS)), ("anchors", anchors, (*PRIORS,))):
@@ -236,7 +250,7 @@ def _name(model: Any) -> str:
     return model if isinstance(model, str) else type(model).__name__
 
 
-def _part(data: UserTable, columns: Any, coverage: float, seed: int) -> _Rows:
+def _part(data: TrainingTable, columns: Any, coverage: float, seed: int) -> _Rows:
     """Fit the preprocessing to three quarters of the rows, and apply it to all."""
     train, held = _hold_out(data, coverage, seed)
     X = np.asarray(columns.fit(data.X.iloc[train]).transform(data.X), dtype=np.float64)
@@ -245,7 +259,7 @@ def _part(data: UserTable, columns: Any, coverage: float, seed: int) -> _Rows:
     return _Rows(columns, X[train], y[train], X[held], y[held], middle, unit)
 
 
-def _hold_out(data: UserTable, coverage: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def _hold_out(data: TrainingTable, coverage: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the rows to train on and those that calibrate, in their order in the table."""
     n = len(data.y)
     n_held = int(np.ceil(HELD_OUT * n))
@@ -265,7 +279,7 @@ def _hold_out(data: UserTable, coverage: float, seed: int) -> tuple[np.ndarray, 
     return np.sort(train), np.sort(held)
 
 
-def _unit(data: UserTable, train: np.ndarray) -> tuple[float, float]:
+def _unit(data: TrainingTable, train: np.ndarray) -> tuple[float, float]:
     """Return the mean and the standard deviation of the training targets.
 
     Support vector machines and networks need a target of about unit size; to the others it is all one.

@@ -24,14 +24,12 @@ from deltauq._version import __version__
 from deltauq.estimators import AnchoredClassifier, AnchoredRegressor
 from deltauq.tables.errors import ModelFolderError, require_pandas, require_skops
 from deltauq.tables.metadata import check_metadata
-from deltauq.tables.model import Fitted, TableModel
-from deltauq.tables.problem import CLASSIFICATION, REGRESSION
-from deltauq.tables.risk import RiskScale
-from deltauq.tables.schema import WORD, Column, Schema
-from deltauq.tables.soundness import check_estimators, check_trees
+from deltauq.tables.model import Fitted, RiskScale, TableModel
+from deltauq.tables.schema import CATEGORY, CLASSIFICATION, REGRESSION, Column, Schema
+from deltauq.tables.tree_validation import check_estimators, check_trees
 from deltauq.utils.filesystem import set_default_permissions
 
-FORMAT, FORMAT_VERSION = "deltauq.table", 2
+FORMAT, FORMAT_VERSION = "deltauq.table", 3
 METADATA, LEARNT, SCHEMA = "metadata.json", "model.skops", "schema.json"
 FILES = {METADATA, LEARNT}
 LARGEST_METADATA = 64 * 2**20
@@ -49,7 +47,7 @@ TRUSTED = (
     "deltauq.core.encoding.Difference",
     "deltauq.estimators.classifier.AnchoredClassifier",
     "deltauq.estimators.regressor.AnchoredRegressor",
-    "deltauq.tables.units.UnitScaler",
+    "deltauq.tables.preprocessing.UnitScaler",
     "numpy.dtype",
     "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",
     "sklearn.metrics._dist_metrics.EuclideanDistance64",
@@ -321,9 +319,9 @@ def _check_columns(columns: Any, schema: Schema) -> None:
     if list(getattr(columns, "feature_names_in_", ())) != schema.names:
         raise ValueError("its schema and its preprocessing have different columns")
     parts = [(part, list(names)) for name, part, names in columns.transformers_ if name != "remainder"]
-    if [names for _, names in parts] != [schema.numbers, schema.words]:
+    if [names for _, names in parts] != [schema.number_names, schema.category_names]:
         raise ValueError("its schema and its preprocessing have columns of different kinds")
-    words = [column.words for column in schema.columns if column.kind == WORD]
+    words = [column.categories for column in schema.columns if column.kind == CATEGORY]
     for known, fitted in zip(words, parts[1][0].categories_ if words else (), strict=True):
         if not {*fitted} <= {*known}:
             raise ValueError("its schema and its preprocessing have different categories")
@@ -346,7 +344,7 @@ def _check_scores(parts: dict[str, Any]) -> None:
 
 def _try_out(model: TableModel) -> None:
     """Predict a row of missing values: parts that do not fit each other fail now and not later."""
-    empty = {column.name: ["" if column.kind == WORD else np.nan] for column in model.schema.columns}
+    empty = {column.name: ["" if column.kind == CATEGORY else np.nan] for column in model.schema.columns}
     columns = model.dated(model.predict_columns(require_pandas().DataFrame(empty)))
     if model.task == REGRESSION and not columns["lower"][0] <= columns["upper"][0]:
         raise ValueError("its intervals have no width")
@@ -369,7 +367,9 @@ def _assemble(metadata: dict[str, Any], parts: dict[str, Any]) -> TableModel:
     kinds = {REGRESSION: AnchoredRegressor, CLASSIFICATION: AnchoredClassifier}
     if type(parts["model"]) is not kinds[task]:
         raise ValueError(f"its {type(parts['model']).__name__} is no model for {task}")
-    columns = (Column(**{**column, "words": tuple(column["words"])}) for column in metadata["schema"])
+    columns = (
+        Column(**{**column, "categories": tuple(column["categories"])}) for column in metadata["schema"]
+    )
     schema = Schema(tuple(columns))
     _check_columns(parts["columns"], schema)
     _check_model(parts["model"])

@@ -24,8 +24,7 @@ from deltauq.metrics import (
     spearman,
 )
 from deltauq.tables.errors import TableError
-from deltauq.tables.model import TableModel, error_probability, error_std
-from deltauq.tables.risk import LEVELS
+from deltauq.tables.model import RISK_LEVELS, TableModel, error_probability, error_std
 from deltauq.utils.formatting import short_repr
 
 COVERAGES = np.array([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99])
@@ -192,7 +191,7 @@ def group(judged: Judged, n_groups: int = N_GROUPS) -> list[Group]:
 
 def group_by_risk(judged: Judged) -> dict[str, Group]:
     """Return the rows of each level of risk that there are rows of, the lowest first."""
-    parts = {level: np.flatnonzero(judged.risk == level) for level in LEVELS}
+    parts = {level: np.flatnonzero(judged.risk == level) for level in RISK_LEVELS}
     return {level: _group_of(judged, rows) for level, rows in parts.items() if len(rows)}
 
 

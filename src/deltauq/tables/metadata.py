@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 
 from deltauq.tables.errors import require_pandas
-from deltauq.tables.problem import CLASSIFICATION, REGRESSION
-from deltauq.tables.schema import DATE, KINDS, NUMBER, WORD
-from deltauq.tables.text import check_formats
+from deltauq.tables.schema import CATEGORY, CLASSIFICATION, DATE, KINDS, NUMBER, REGRESSION
+from deltauq.tables.text_parsing import check_formats
 
 LARGEST_NUMBER = 1e300
 """Arithmetic with anything larger may leave the range of numbers."""
@@ -70,7 +69,7 @@ def _is_scale(value: Any) -> bool:
 
 
 TEXT = Rule("text", _is_text)
-WORDS = Rule(
+CATEGORIES = Rule(
     "a list of different texts",
     lambda value: isinstance(value, list) and all(map(_is_text, value)) and len(set(value)) == len(value),
 )
@@ -103,7 +102,7 @@ COLUMN: dict[str, Rule] = {
     "name": TEXT,
     "kind": one_of(*KINDS),
     "origin": STAMP,
-    "words": WORDS,
+    "categories": CATEGORIES,
     "format": TEXT,
 }
 RISK: dict[str, dict[str, Rule]] = {
@@ -123,7 +122,9 @@ def check_metadata(metadata: dict[str, Any]) -> None:
     _check(metadata, FIELDS, "it")
     for k, column in enumerate(metadata["schema"]):
         _check(column, COLUMN, f"its column {k + 1}")
-        if bool(column["origin"]) != (column["kind"] == DATE) or (column["words"] and column["kind"] != WORD):
+        if bool(column["origin"]) != (column["kind"] == DATE) or (
+            column["categories"] and column["kind"] != CATEGORY
+        ):
             raise ValueError(f"its column {k + 1} has parts that a column of {column['kind']}s has not")
         _check_format(column["format"], column["kind"])
     names = [column["name"] for column in metadata["schema"]]

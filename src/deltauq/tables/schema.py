@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from deltauq.tables.errors import TableError, did_you_mean, require_pandas
-from deltauq.tables.text import (
+from deltauq.tables.text_parsing import (
     check_unread,
     is_text,
     learn_date_format,
@@ -23,12 +23,15 @@ from deltauq.tables.text import (
 if TYPE_CHECKING:
     import pandas as pd
 
-NUMBER, DATE, SPAN, WORD = "number", "date", "span", "word"
-KINDS = (NUMBER, DATE, SPAN, WORD)
-MANY_WORDS = 0.5
+REGRESSION, CLASSIFICATION = "regression", "classification"
+TASKS = ("auto", REGRESSION, CLASSIFICATION)
+NUMBER, DATE, DURATION, CATEGORY = "number", "date", "duration", "category"
+KINDS = (NUMBER, DATE, DURATION, CATEGORY)
+MANY_CATEGORIES = 0.5
 """A column of words with more different ones than this share of rows tells rows apart, not kinds."""
 NUMBER_LIKE = re.compile(r"\s*[+-]?\d[\d.,]*\s*")
 DATE_LIKE = re.compile(r"\s*\d+[./ -]\w+[./ -]\d+.*")
+MISSING_VALUE = "missing"
 LARGEST = 1e37
 """Larger numbers, or differences of them, leave the range of the single precision that trees work in."""
 
@@ -40,12 +43,12 @@ class Column:
     Attributes
     ----------
     name : str
-    kind : {"number", "date", "span", "word"}
+    kind : {"number", "date", "duration", "category"}
         Dates and spans of time are taken as numbers of days.
     origin : str
         Of a date, the ISO timestamp that days are counted from.
-    words : tuple of str
-        Those of a column of words; "" is a missing one.
+    categories : tuple of str
+        The categories of a categorical column; "" stands for a missing value.
     format : str
         How text is read: of numbers, the decimal mark "." or ",", or "" where none was seen; of dates, a
         format of `datetime.strptime`, or "" for ISO 8601; else "".
@@ -54,7 +57,7 @@ class Column:
     name: str
     kind: str
     origin: str = ""
-    words: tuple[str, ...] = field(default=(), repr=False)
+    categories: tuple[str, ...] = field(default=(), repr=False)
     format: str = ""
 
 
@@ -70,14 +73,14 @@ class Schema:
         return [column.name for column in self.columns]
 
     @property
-    def words(self) -> list[str]:
+    def category_names(self) -> list[str]:
         """The names of the columns of words; all others become numbers."""
-        return [column.name for column in self.columns if column.kind == WORD]
+        return [column.name for column in self.columns if column.kind == CATEGORY]
 
     @property
-    def numbers(self) -> list[str]:
+    def number_names(self) -> list[str]:
         """The names of the columns that are numbers or become some."""
-        return [column.name for column in self.columns if column.kind != WORD]
+        return [column.name for column in self.columns if column.kind != CATEGORY]
 
     def require_columns(self, names: list[str]) -> None:
         """Refuse a table without one of the columns."""
@@ -114,11 +117,11 @@ class Schema:
         read = {column.name: _read(column, frame[column.name], first_row) for column in self.columns}
         return require_pandas().DataFrame(read)
 
-    def new_words(self, X: pd.DataFrame) -> Iterator[tuple[str, int, str]]:
+    def unseen_categories(self, X: pd.DataFrame) -> Iterator[tuple[str, int, str]]:
         """Yield the columns of words that were not in the training table, how many rows, and the first."""
         for column in self.columns:
-            if column.kind == WORD:
-                new = ~X[column.name].isin((*column.words, ""))
+            if column.kind == CATEGORY:
+                new = ~X[column.name].isin((*column.categories, ""))
                 if bool(new.any()):
                     yield column.name, int(new.sum()), str(X[column.name][new.idxmax()])
 
@@ -150,7 +153,7 @@ def learn_schema(
             dropped.append(f"{name} ({reason})")
         else:
             columns.append(column)
-    if times := [column.name for column in columns if column.kind in (DATE, SPAN)]:
+    if times := [column.name for column in columns if column.kind in (DATE, DURATION)]:
         notes.append(f"Dates and times were taken as numbers of days: {', '.join(times)}.")
     if dropped:
         notes.append(f"Columns left out: {', '.join(dropped)}.")
@@ -178,10 +181,10 @@ def kind_of(column: pd.Series) -> str:
     if types.is_datetime64_any_dtype(column) or (written in ("date", "datetime") and _is_date(column)):
         return DATE
     if types.is_timedelta64_dtype(column):
-        return SPAN
+        return DURATION
     # pandas takes a column of gaps alone for one of any kind.
     is_number = types.is_numeric_dtype(column) or written in ("decimal", "boolean", "empty")
-    return NUMBER if is_number else WORD
+    return NUMBER if is_number else CATEGORY
 
 
 def learn_kind(column: pd.Series, date_format: str | None, decimal: str | None) -> tuple[str, str]:
@@ -203,7 +206,7 @@ def learn_kind(column: pd.Series, date_format: str | None, decimal: str | None) 
     if (form := learn_date_format(column, date_format)) is not None:
         return DATE, form
     check_unread(column)
-    return WORD, ""
+    return CATEGORY, ""
 
 
 def days(column: pd.Series, origin: str = "", date_format: str = "") -> pd.Series:
@@ -246,12 +249,12 @@ def _learn(column: pd.Series, date_format: str | None, decimal: str | None) -> t
     kind, form = learn_kind(column, date_format, decimal)
     if kind == NUMBER and name.startswith("Unnamed:") and _read_floats(column, form).is_monotonic_increasing:
         return Column(name, kind), "row numbers"
-    if kind == WORD and column.nunique() > MANY_WORDS * len(column):
+    if kind == CATEGORY and column.nunique() > MANY_CATEGORIES * len(column):
         return Column(name, kind), "words that hardly repeat"
     if kind == DATE:
         return Column(name, kind, origin=first_stamp(column, form), format=form), ""
-    if kind == WORD:
-        return Column(name, kind, words=tuple(sorted(_read_words(column).unique()))), ""
+    if kind == CATEGORY:
+        return Column(name, kind, categories=tuple(sorted(_read_words(column).unique()))), ""
     return Column(name, kind, format=form), ""
 
 
@@ -259,7 +262,7 @@ def _read(column: Column, values: pd.Series, first_row: int) -> pd.Series:
     if unusable := unusable_values(values):
         raise TableError(f'the column "{column.name}" holds {unusable}, where {column.kind}s are due.')
     values = plain_text(values)
-    if column.kind == WORD:
+    if column.kind == CATEGORY:
         return _read_words(values)
     if column.kind == NUMBER:
         read = _read_floats(values, column.format)
@@ -340,3 +343,28 @@ def _in_calendar(stamps: pd.Series) -> pd.Series:
     if not bool(stamps.dt.year.dropna().between(1, 9999).all()):
         raise TableError(f'the column "{stamps.name}" holds dates outside the years 1 to 9999.')
     return stamps
+
+
+def format_value(column: Column, value: Any) -> str:
+    """Return a value of a column, as `Schema.read` gives it, in the column's own terms.
+
+    Parameters
+    ----------
+    column : Column
+    value : float or str
+        Dates and spans in days, "" or NaN where nothing is known.
+
+    Returns
+    -------
+    text : str
+    """
+    if column.kind == CATEGORY:
+        return str(value) or MISSING_VALUE
+    if value != value:
+        return MISSING_VALUE
+    if column.kind == DATE:
+        pandas = require_pandas()
+        stamp = pandas.Timestamp(column.origin) + pandas.Timedelta(days=float(value))
+        return str(stamp.date().isoformat())
+    number = f"{value:,.0f}" if 1e3 <= abs(value) < 1e12 else f"{value:.4g}"
+    return f"{number} days" if column.kind == DURATION else number

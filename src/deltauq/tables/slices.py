@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.stats import hypergeom
 
-from deltauq.tables.schema import WORD, Column, Schema
-from deltauq.tables.shown import shown
+from deltauq.tables.schema import CATEGORY, Column, Schema, format_value
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -76,7 +75,7 @@ def cut(schema: Schema, X: pd.DataFrame) -> Iterator[Slice]:
         value are a slice, and so are rows with words that training has not met.
     """
     for column in schema.columns:
-        parts = _by_words(column, X[column.name]) if column.kind == WORD else _by_numbers(column, X)
+        parts = _by_words(column, X[column.name]) if column.kind == CATEGORY else _by_numbers(column, X)
         for part in parts:
             if FEWEST_ROWS <= part.rows.sum() <= len(X) - FEWEST_ROWS:
                 yield part
@@ -140,7 +139,7 @@ class _LargeLosses:
 
 
 def _by_words(column: Column, values: pd.Series) -> Iterator[Slice]:
-    words, met = values.to_numpy(), values.isin([*column.words, ""]).to_numpy()
+    words, met = values.to_numpy(), values.isin([*column.categories, ""]).to_numpy()
     for word in values[met].value_counts().index[:MOST_WORDS]:
         name = f"{column.name} = {word}" if word else f"{column.name} is missing"
         yield Slice(name, words == word)
@@ -154,10 +153,10 @@ def _by_numbers(column: Column, X: pd.DataFrame) -> Iterator[Slice]:
     values = np.unique(numbers[~missing])
     if len(values) <= FEW_VALUES:
         for value in values:
-            yield Slice(f"{column.name} = {shown(column, value)}", numbers == value)
+            yield Slice(f"{column.name} = {format_value(column, value)}", numbers == value)
         return
     edges = np.unique(np.quantile(numbers[~missing], (0.25, 0.5, 0.75)))
-    low, *inner, high = (shown(column, edge) for edge in (edges[0], *edges, edges[-1]))
+    low, *inner, high = (format_value(column, edge) for edge in (edges[0], *edges, edges[-1]))
     yield Slice(f"{column.name} ≤ {low}", numbers <= edges[0])
     for k, (start, end) in enumerate(pairwise(inner)):
         rows = (numbers > edges[k]) & (numbers <= edges[k + 1])

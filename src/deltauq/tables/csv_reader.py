@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deltauq.tables.errors import TableError, require_pyarrow
-from deltauq.tables.text import MISSING
+from deltauq.tables.text_parsing import MISSING
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -70,7 +70,7 @@ class Layout:
         return slice(1, None) if self.extra == "first" else slice(len(self.names))
 
 
-class CSVFile:
+class CSVReader:
     """A CSV file, possibly packed, opened once: a pipe cannot be read again.
 
     Parameters

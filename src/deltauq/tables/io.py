@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import json
 import lzma
 import zlib
 from collections import Counter
@@ -12,7 +14,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from deltauq.tables.csv_files import CSVFile
+from deltauq.tables.csv_reader import CSVReader
 from deltauq.tables.errors import TableError, require_pandas, require_pyarrow
 
 if TYPE_CHECKING:
@@ -104,7 +106,7 @@ def open_table(
         raise TableError(f"{path} is a folder.")
     require_pyarrow()
     with ExitStack() as stack:
-        with complaints_of(path):
+        with as_table_error(path):
             own, batches, n_rows = stack.enter_context(_opened(path, batch_rows, encoding))
         names, shared, renamed = _renamed(path, own, batches, batch_rows)
         yield TableStream(names, shared, renamed, n_rows)
@@ -128,7 +130,7 @@ def open_row_group(
         The most rows of a batch.
     """
     with ExitStack() as stack:
-        with complaints_of(path):
+        with as_table_error(path):
             parquet_file = stack.enter_context(open_parquet(file))
             sizes = [parquet_file.metadata.row_group(k).num_rows for k in range(number + 1)]
             batches = _validated(parquet_file.iter_batches(batch_size=batch_rows, row_groups=[number]))
@@ -152,7 +154,7 @@ def _renamed(
     names, shared = distinct_names([own[k] for k in kept])
 
     def renamed() -> Iterator[Any]:
-        with complaints_of(path):
+        with as_table_error(path):
             for batch in batches:
                 batch = pa.RecordBatch.from_arrays([batch.column(k) for k in kept], names=names)
                 for start in range(0, batch.num_rows, batch_rows):
@@ -221,7 +223,7 @@ def _first_line(error: Exception) -> str:
 
 
 @contextmanager
-def complaints_of(path: str | PathLike[str]) -> Iterator[None]:
+def as_table_error(path: str | PathLike[str]) -> Iterator[None]:
     """Turn what a reader says of a damaged file into a `TableError`."""
     try:
         yield
@@ -247,7 +249,7 @@ def _opened(
         with _open_arrow(path) as reader:
             yield reader.schema.names, _validated(_arrow_batches(reader)), None
     else:
-        csv_file = CSVFile(path, encoding)
+        csv_file = CSVReader(path, encoding)
         try:
             yield csv_file.layout.names, csv_file.batches(), None
         finally:
@@ -284,3 +286,131 @@ def _as_pandas(source: Any) -> pd.DataFrame:
 def _named(frame: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     frame.columns, shared = distinct_names(list(frame.columns))
     return frame, shared
+
+
+CSV = (".csv", ".tsv", ".txt")
+
+
+def is_output(out: Path) -> bool:
+    """Tell whether a name says which format is to be written."""
+    return out.suffix.lower() in (*PARQUET, *ARROW, *CSV) or _inner(out) in CSV
+
+
+class Writer:
+    """Writes batches to a file, in the format that the final name asks for.
+
+    Parameters
+    ----------
+    part : Path
+        What is written.
+    out : Path
+        The final name.
+    """
+
+    def __init__(self, part: Path, out: Path) -> None:
+        self._part, self._out = part, out
+        self._stack = ExitStack()
+        self._writer: Any = None
+
+    def __enter__(self) -> Writer:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stack.close()
+
+    def close(self) -> None:
+        """Finish the file."""
+        self._stack.close()
+
+    def keep(self, kept: pa.RecordBatch) -> pa.RecordBatch:
+        """Return columns that are to be kept as the file can hold them, or refuse one that it cannot."""
+        plain = [self._plain(kept.schema.names[k], column) for k, column in enumerate(kept.columns)]
+        kept = require_pyarrow().RecordBatch.from_arrays(plain, names=kept.schema.names)
+        if self._writer is None:
+            self._refuse_any(kept.slice(0, 1))
+        return kept
+
+    def write(self, kept: pa.RecordBatch, columns: dict[str, Any]) -> None:
+        """Add the rows of a batch: columns that `keep` returned, then those of the predictions."""
+        pa = require_pyarrow()
+        is_text = self._out.suffix.lower() not in (*PARQUET, *ARROW)
+        if is_text and "set" in columns:
+            columns = {**columns, "set": [json.dumps(row, ensure_ascii=False) for row in columns["set"]]}
+        arrays = [*kept.columns, *(pa.array(values) for values in columns.values())]
+        batch = pa.RecordBatch.from_arrays(arrays, names=[*kept.schema.names, *columns])
+        try:
+            if self._writer is None:
+                self._writer = self._stack.enter_context(
+                    _open_writer(str(self._part), self._out, batch.schema)
+                )
+            self._writer.write_batch(batch)
+        except pa.ArrowException as error:
+            # A column may be refused for a value of it, such as bytes that are no text.
+            self._refuse_any(kept)
+            said = str(error).splitlines()[0].rstrip(".")
+            raise TableError(f"cannot write {self._out}: {said}.") from error
+
+    def describe(self, words: dict[str, str]) -> None:
+        """Let a Parquet file say something of itself."""
+        self._writer.add_key_value_metadata(words)
+
+    def _plain(self, name: str, column: Any) -> Any:
+        """Return a column without encodings that not every format knows, or that must be alike throughout."""
+        pa = require_pyarrow()
+        from pyarrow import compute
+
+        try:
+            if pa.types.is_run_end_encoded(column.type):
+                column = compute.run_end_decode(column)
+            if pa.types.is_dictionary(column.type):
+                column = column.dictionary_decode()
+            if pa.types.is_string_view(column.type):
+                column = column.cast(pa.string())
+        except pa.ArrowException as error:
+            raise self._refusal(name, column.type) from error
+        return column
+
+    def _refuse_any(self, kept: pa.RecordBatch) -> None:
+        """Write each column for itself, to nowhere, and complain of the first that fails."""
+        pa = require_pyarrow()
+        for column, field in zip(kept.columns, kept.schema, strict=True):
+            batch = pa.RecordBatch.from_arrays([column], names=["kept"])
+            try:
+                with _open_writer(io.BytesIO(), self._out, batch.schema) as writer:
+                    writer.write_batch(batch)
+            except pa.ArrowException as error:
+                raise self._refusal(field.name, field.type) from error
+
+    def _refusal(self, name: str, kind: Any) -> TableError:
+        suffix = self._out.suffix.lower()
+        file = "a Parquet" if suffix in PARQUET else "an Arrow" if suffix in ARROW else "a CSV"
+        return TableError(f'"{name}" cannot be kept in {file} file ({kind}).')
+
+
+@contextmanager
+def _open_writer(file: Any, out: Path, schema: Any) -> Iterator[Any]:
+    """Open a path or a file object to write batches of a schema to, in the format of a name."""
+    pa = require_pyarrow()
+    if out.suffix.lower() in PARQUET:
+        from pyarrow import parquet
+
+        with parquet.ParquetWriter(file, schema) as writer:
+            yield writer
+    elif out.suffix.lower() in ARROW:
+        with pa.output_stream(file, compression=None) as stream, pa.ipc.new_file(stream, schema) as writer:
+            yield writer
+    else:
+        from pyarrow import csv
+
+        packed = "gzip" if out.suffix.lower() == ".gz" else None
+        options = csv.WriteOptions(delimiter="\t" if _inner(out) == ".tsv" or out.suffix == ".tsv" else ",")
+        with (
+            pa.output_stream(file, compression=packed) as stream,
+            csv.CSVWriter(stream, schema, write_options=options) as writer,
+        ):
+            yield writer
+
+
+def _inner(out: Path) -> str:
+    """Return what stands before ``.gz``."""
+    return Path(out.stem).suffix.lower() if out.suffix.lower() == ".gz" else ""

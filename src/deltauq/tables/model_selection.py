@@ -14,7 +14,7 @@ from deltauq.assessment.anchoring import Anchoring
 from deltauq.calibration.scaling import permuted_features, typical_std
 from deltauq.estimators import AnchoredClassifier, AnchoredRegressor
 from deltauq.metrics import brier, mae
-from deltauq.tables.problem import REGRESSION
+from deltauq.tables.schema import REGRESSION
 
 FOLDS = 3
 MOST_ROWS = 1_000

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 import deltauq
 from deltauq.tables import TableError, evaluate, fit, predict_file
 from deltauq.tables.folder import METADATA, _digest
-from deltauq.tables.problem import load_table
-from deltauq.tables.text import learn_date_format, learn_decimal, read_dates, read_numbers
+from deltauq.tables.preprocessing import load_table
+from deltauq.tables.text_parsing import learn_date_format, learn_decimal, read_dates, read_numbers
 
 
 def text(*values):
@@ -282,7 +282,7 @@ def test_categories_ids_and_free_text_are_no_dates_or_numbers(value):
     assert load_table(frame, "size").schema.names == ["x"]
     assert load_table(pd.concat([frame] * 3), "size").schema.names[-1] == "x"
     rates = frame.assign(made=["10%", "20%"] * 20)
-    assert load_table(rates, "size").schema.words == ["made"]
+    assert load_table(rates, "size").schema.category_names == ["made"]
 
 
 def test_white_space_is_a_missing_value(tmp_path):
@@ -303,7 +303,7 @@ def test_dates_and_numbers_are_learnt_and_told(model, sales):
         "sold": ("date", "%d.%m.%Y"),
         "area": ("number", ","),
         "rooms": ("number", ","),
-        "town": ("word", ""),
+        "town": ("category", ""),
     }
     assert (model.task, model.target_format) == ("regression", ",")
     for words in ("%d.%m.%Y: sold (--date-format)", '",": price, area (--decimal)'):
@@ -348,7 +348,7 @@ def test_text_of_plain_numbers_among_numbers_is_categories():
         {"zip": ["01234", "89073"] * 20, "area": np.arange(40.0), "price": np.arange(40) / 7}
     )
     table = load_table(frame, "price")
-    assert table.schema.columns[0].kind == "word" and set(table.X.zip) == {"01234", "89073"}
+    assert table.schema.columns[0].kind == "category" and set(table.X.zip) == {"01234", "89073"}
     labels = load_table(frame.assign(price=["0", "1"] * 20), "price")
     assert (labels.task, labels.labels) == ("classification", "string")
     assert load_table(frame.astype(str), "price").schema.columns[0].kind == "number"
@@ -424,4 +424,4 @@ def test_few_values_of_which_one_is_no_number_are_categories():
     frame = pd.DataFrame({"rooms": ["1", "2", "3", "4", "5+"] * 40, "y": np.arange(200.0)})
     frame.loc[frame.rooms == "5+", "rooms"] = np.where(np.arange(40) < 10, "5+", "4")
     assert frame.rooms.eq("5+").mean() < 0.1
-    assert load_table(frame, "y", "regression", None, 0).schema.words == ["rooms"]
+    assert load_table(frame, "y", "regression", None, 0).schema.category_names == ["rooms"]

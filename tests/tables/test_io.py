@@ -13,8 +13,8 @@ import pytest
 from pyarrow import feather, parquet
 
 from deltauq.tables.errors import TableError
-from deltauq.tables.files import to_frame
-from deltauq.tables.problem import load_table
+from deltauq.tables.io import to_frame
+from deltauq.tables.preprocessing import load_table
 
 
 def load(file, target="y", task="auto", max_rows=1000, seed=0):
@@ -219,7 +219,7 @@ def test_parquet_and_feather_of_one_table_agree_on_dictionaries(tmp_path):
     parquet.write_table(table, tmp_path / "x.parquet")
     feather.write_feather(table, tmp_path / "x.feather")
     one, other = (load(tmp_path / f"x.{suffix}") for suffix in ("parquet", "feather"))
-    assert [column.kind for column in other.schema.columns] == ["number", "date", "number", "word"]
+    assert [column.kind for column in other.schema.columns] == ["number", "date", "number", "category"]
     assert one.schema == other.schema
     pd.testing.assert_frame_equal(one.X, other.X)
     batch = table.to_batches()[0]

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
+from sklearn.compose import make_column_transformer
+from sklearn.impute import SimpleImputer
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.utils.validation import check_is_fitted, validate_data
 
+from deltauq.tables.base_models import UNIT_FREE, BaseModel, build_base_model
 from deltauq.tables.errors import TableError, did_you_mean, require_pandas
-from deltauq.tables.files import read_frame
+from deltauq.tables.io import read_frame
 from deltauq.tables.schema import (
+    CATEGORY,
+    CLASSIFICATION,
     DATE,
     NUMBER,
-    WORD,
+    REGRESSION,
+    TASKS,
     Schema,
     days,
     first_stamp,
@@ -21,7 +32,7 @@ from deltauq.tables.schema import (
     plain_floats,
     unusable_values,
 )
-from deltauq.tables.text import (
+from deltauq.tables.text_parsing import (
     DECIMALS,
     FEW_VALUES,
     MISSING,
@@ -39,16 +50,15 @@ from deltauq.tables.text import (
 if TYPE_CHECKING:
     import pandas as pd
 
-REGRESSION, CLASSIFICATION = "regression", "classification"
-TASKS = ("auto", REGRESSION, CLASSIFICATION)
 LARGEST_CLASS = 2**63 - 1
 """Classes that are larger whole numbers are written as words."""
+MAX_CATEGORIES = 20
 LARGEST_TARGET = 1e300
 """An interval around anything larger may leave the range of numbers."""
 
 
 @dataclass(frozen=True)
-class UserTable:
+class TrainingTable:
     """A table that is ready to be learnt from.
 
     Attributes
@@ -90,7 +100,7 @@ def load_table(
     date_format: str | None = None,
     decimal: str | None = None,
     encoding: str = "utf-8",
-) -> UserTable:
+) -> TrainingTable:
     """Read a table and part it into features and target.
 
     Parameters
@@ -109,7 +119,7 @@ def load_table(
 
     Returns
     -------
-    table : UserTable
+    table : TrainingTable
     """
     if task not in TASKS:
         raise ValueError(f"task must be one of {list(TASKS)}, got {task!r}.")
@@ -162,7 +172,7 @@ def load_table(
     if not origin and target_format not in DECIMALS:
         target_format = ""  # dates as classes stay text
     X = schema.read(features).reset_index(drop=True)
-    return UserTable(X, y, task, schema, labels, origin, target_format, notes)
+    return TrainingTable(X, y, task, schema, labels, origin, target_format, notes)
 
 
 def _keep_categories(frame: pd.DataFrame) -> pd.DataFrame:
@@ -213,7 +223,7 @@ def _read_target(
         column = read_numbers(column, form)
     is_flag = require_pandas().api.types.infer_dtype(column, skipna=True) == "boolean"
     origin = first_stamp(column, form) if kind == DATE else ""
-    if kind not in (NUMBER, WORD) and task != CLASSIFICATION:
+    if kind not in (NUMBER, CATEGORY) and task != CLASSIFICATION:
         since = f" since {origin}" if origin else ""
         notes.append(f"{column.name} was taken as a number of days{since}.")
         column, kind, task = days(column, date_format=form), NUMBER, REGRESSION
@@ -252,3 +262,111 @@ def _label_type(column: pd.Series, is_flag: bool) -> str:
     if types.is_integer_dtype(column):
         return "int64" if int(column.max()) <= LARGEST_CLASS else "string"
     return "float64" if types.is_float_dtype(column) else "string"
+
+
+def build_pipeline(word: BaseModel, table: TrainingTable) -> Any:
+    """Return a pipeline of the preprocessing and the model.
+
+    Parameters
+    ----------
+    word : BaseModel
+    table : TrainingTable
+
+    Returns
+    -------
+    pipeline : scikit-learn Pipeline, unfitted
+    """
+    return make_pipeline(
+        build_preprocessor(table.schema, scaled=word not in UNIT_FREE), build_base_model(word, table.task)
+    )
+
+
+def build_preprocessor(schema: Schema, scaled: bool) -> Any:
+    """Return what makes numbers of a table: gaps filled, words made columns, units removed if asked.
+
+    Parameters
+    ----------
+    schema : Schema
+    scaled : bool
+        Standardise all columns; otherwise only numbers too small or too large for trees are brought near one.
+
+    Returns
+    -------
+    columns : scikit-learn ColumnTransformer, unfitted
+    """
+    filled = SimpleImputer(strategy="median", keep_empty_features=True)
+    numbers = make_pipeline(filled, StandardScaler() if scaled else UnitScaler())
+    words = OneHotEncoder(
+        max_categories=MAX_CATEGORIES, handle_unknown="infrequent_if_exist", sparse_output=False
+    )
+    return make_column_transformer((numbers, schema.number_names), (words, schema.category_names))
+
+
+USUAL = (-10, 60)
+"""Powers of two between which a standard deviation is left alone."""
+
+
+class UnitScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+    """Divide columns of very small or very large numbers by the power of two nearest to their spread.
+
+    Trees are said not to mind units, but scikit-learn's take values within 1e-7 of each other for the same,
+    and none beyond 1e38. A power of two divides without rounding, so that equal differences of rows and
+    anchors stay equal.
+
+    Attributes
+    ----------
+    scale_ : array of shape (d,)
+    """
+
+    def fit(self, X: Any, y: Any = None) -> UnitScaler:
+        """Look at columns of shape (n, d)."""
+        X = validate_data(self, X, dtype=np.float64)
+        largest = np.abs(X).max(axis=0)
+        largest[largest == 0.0] = 1.0
+        spread = (X / largest).std(axis=0)  # of numbers whose squares are none too large
+        spread[spread == 0.0] = 1.0 / largest[spread == 0.0]
+        exponents = np.round(np.log2(spread) + np.log2(largest))
+        usual = (exponents >= USUAL[0]) & (exponents <= USUAL[1])
+        self.scale_ = np.exp2(np.where(usual, 0.0, np.clip(exponents, -1000, 1000)))
+        return self
+
+    def transform(self, X: Any) -> np.ndarray:
+        """Return columns of shape (n, d) without their units."""
+        check_is_fitted(self)
+        return np.asarray(validate_data(self, X, dtype=np.float64, reset=False) / self.scale_)
+
+
+MOST_FINGERPRINTS = 1_000_000
+"""A model of more rows keeps none: eight bytes a row."""
+
+
+def row_fingerprints(X: pd.DataFrame, y: np.ndarray) -> np.ndarray:
+    """Return a hash of each row, which survives numbers that a file holds with 13 digits or more.
+
+    Parameters
+    ----------
+    X : DataFrame of shape (n, d)
+        As the schema reads it.
+    y : array of shape (n,)
+        Floats, or strings.
+
+    Returns
+    -------
+    fingerprints : uint64 array of shape (n,)
+    """
+    frame = X.assign(**{"": y if y.dtype.kind == "f" else y.astype(object)})
+    numbers = frame.select_dtypes(np.float64)
+    mantissas, exponents = np.frexp(numbers.to_numpy() + 0.0)
+    frame[numbers.columns] = np.ldexp(np.round(mantissas, 12), exponents)
+    return np.asarray(require_pandas().util.hash_pandas_object(frame, index=False), dtype=np.uint64)
+
+
+def table_sha256(fingerprints: np.ndarray) -> str:
+    """Return one hash of all rows, in their order."""
+    return hashlib.sha256(np.ascontiguousarray(fingerprints).tobytes()).hexdigest()
+
+
+def twin_share(fingerprints: np.ndarray) -> float:
+    """Return the share of rows that equal another row of the same table."""
+    counts = np.unique(fingerprints, return_counts=True)[1]
+    return float(counts[counts > 1].sum() / len(fingerprints))

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from deltauq.tables.model import TableModel
-from deltauq.tables.schema import WORD
-from deltauq.tables.shown import shown
+from deltauq.tables.schema import CATEGORY, format_value
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,7 +39,9 @@ class Difference:
     share: float
 
 
-def set_apart(model: TableModel, X: pd.DataFrame, rows: np.ndarray, most: int = 3) -> list[list[Difference]]:
+def largest_differences(
+    model: TableModel, X: pd.DataFrame, rows: np.ndarray, most: int = 3
+) -> list[list[Difference]]:
     """Return the features in which rows differ most from their nearest anchors.
 
     Numbers differ in units of the standard deviation of the anchors; of words, two are alike or not.
@@ -65,7 +66,7 @@ def set_apart(model: TableModel, X: pd.DataFrame, rows: np.ndarray, most: int = 
     unlike = MISMATCH * (words[:, None] != anchor_words[None])
     distances = np.concatenate([gaps**2, unlike.astype(np.float64)], axis=2)
     nearest = distances.sum(axis=2).argmin(axis=1)
-    order = [*model.schema.numbers, *model.schema.words]
+    order = [*model.schema.number_names, *model.schema.category_names]
     found = []
     for i, (row, k) in enumerate(zip(rows, nearest, strict=True)):
         parts = distances[i, k]
@@ -83,9 +84,9 @@ def set_apart(model: TableModel, X: pd.DataFrame, rows: np.ndarray, most: int = 
 def _difference(model: TableModel, name: str, row: Any, anchor: dict[str, Any], share: float) -> Difference:
     column = next(column for column in model.schema.columns if column.name == name)
     theirs = anchor[name]
-    if column.kind == WORD and theirs in (RARE, None):
+    if column.kind == CATEGORY and theirs in (RARE, None):
         theirs = "a rare word"
-    return Difference(name, shown(column, row[name]), shown(column, theirs), share)
+    return Difference(name, format_value(column, row[name]), format_value(column, theirs), share)
 
 
 def _encode(model: TableModel, X: pd.DataFrame) -> np.ndarray:
@@ -106,16 +107,19 @@ def _decode(model: TableModel, encoded: np.ndarray) -> tuple[np.ndarray, np.ndar
         Rare ones share a name, and unknown ones may be None.
     """
     columns, schema = model.fitted.columns, model.schema
+    categorical = schema.category_names
     n = len(encoded)
     numbers, words = np.empty((n, 0)), np.empty((n, 0), dtype=object)
-    # The order of `build_columns`: numbers, then words.
-    if schema.numbers:
-        numbers = encoded[:, : len(schema.numbers)]
+    # The order of `build_preprocessor`: numbers, then words.
+    if schema.number_names:
+        numbers = encoded[:, : len(schema.number_names)]
         scaler = columns.transformers_[0][1].named_steps.get("standardscaler")
         numbers = numbers if scaler is None else scaler.inverse_transform(numbers)
-    if schema.words:
-        encoder = next(step for _, step, names in columns.transformers_ if list(names) == schema.words)
-        words = encoder.inverse_transform(encoded[:, len(schema.numbers) :])
+    if categorical:
+        encoder = next(
+            step for _, step, names in columns.transformers_ if list(names) == schema.category_names
+        )
+        words = encoder.inverse_transform(encoded[:, len(schema.number_names) :])
     return numbers, words
 
 

@@ -7,10 +7,10 @@ import pandas as pd
 import pytest
 from sklearn.datasets import load_iris
 
+from deltauq.tables.base_models import BaseModel
 from deltauq.tables.errors import TableError
-from deltauq.tables.files import read_frame
-from deltauq.tables.models import ModelWord, build_model
-from deltauq.tables.problem import UserTable, load_table
+from deltauq.tables.io import read_frame
+from deltauq.tables.preprocessing import TrainingTable, build_pipeline, load_table
 from deltauq.tables.schema import learn_schema
 
 
@@ -113,12 +113,14 @@ def test_a_folder_is_no_table(tmp_path):
 def test_words_become_columns_and_units_go_where_they_matter():
     bunch = load_iris(as_frame=True)
     frame = bunch.data.assign(colour=["red", "blue"] * 75)
-    table = UserTable(frame, np.asarray(bunch.target, dtype=str), "classification", learn_schema(frame, []))
-    scaled = build_model(ModelWord.svm, table)[:-1].fit_transform(table.X, table.y)
+    table = TrainingTable(
+        frame, np.asarray(bunch.target, dtype=str), "classification", learn_schema(frame, [])
+    )
+    scaled = build_pipeline(BaseModel.svm, table)[:-1].fit_transform(table.X, table.y)
     assert scaled.shape == (150, 6)
     np.testing.assert_allclose(scaled[:, :4].std(axis=0), 1.0)
     np.testing.assert_array_equal(np.unique(scaled[:, 4:]), [0.0, 1.0])
-    raw = build_model(ModelWord.forest, table)[:-1].fit_transform(table.X, table.y)
+    raw = build_pipeline(BaseModel.forest, table)[:-1].fit_transform(table.X, table.y)
     np.testing.assert_allclose(raw[:, :4], bunch.data)
 
 

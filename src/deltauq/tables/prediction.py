@@ -11,10 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deltauq.tables.errors import TableError, did_you_mean
-from deltauq.tables.files import TableStream, open_table, to_frame
-from deltauq.tables.model import TableModel
-from deltauq.tables.risk import LEVELS
-from deltauq.tables.writing import Writer, is_output
+from deltauq.tables.io import TableStream, Writer, is_output, open_table, to_frame
+from deltauq.tables.model import RISK_LEVELS, TableModel
 from deltauq.utils.filesystem import atomic_write
 
 if TYPE_CHECKING:
@@ -24,7 +22,7 @@ BATCH_ROWS = 65_536
 
 
 @dataclass(frozen=True)
-class Predicted:
+class PredictionSummary:
     """What was predicted.
 
     Attributes
@@ -81,14 +79,14 @@ class Tally:
         """Return what `plain` gave."""
         return cls(**{**plain, "risk": Counter(plain["risk"]), "new": Counter(plain["new"])})
 
-    def predicted(self) -> Predicted:
+    def predicted(self) -> PredictionSummary:
         """Return what is told of these rows."""
-        risk = {level: self.risk[level] for level in LEVELS}
+        risk = {level: self.risk[level] for level in RISK_LEVELS}
         words = [
             f'{count:,} rows have words in "{name}" that training has not met, such as "{self.first[name]}".'
             for name, count in self.new.items()
         ]
-        return Predicted(self.rows, risk, _ignored_note(self.ignored) + words)
+        return PredictionSummary(self.rows, risk, _ignored_note(self.ignored) + words)
 
 
 def predict_file(
@@ -104,7 +102,7 @@ def predict_file(
     encoding: str = "utf-8",
     batch_rows: int = BATCH_ROWS,
     progress: Callable[[int, int | None], None] | None = None,
-) -> Predicted:
+) -> PredictionSummary:
     """Predict every row of a table file; the output appears under its name only when it is complete.
 
     Parameters
@@ -128,7 +126,7 @@ def predict_file(
 
     Returns
     -------
-    predicted : Predicted
+    predicted : PredictionSummary
     """
     source, out = Path(source), Path(out)
     coverage = model.coverage if coverage is None else coverage
@@ -242,7 +240,7 @@ def _predict_batch(
     tally: Tally,
 ) -> dict[str, Any]:
     X = model.schema.read(to_frame(batch.select(model.schema.names)), first_row)
-    for name, count, first in model.schema.new_words(X):
+    for name, count, first in model.schema.unseen_categories(X):
         tally.new[name] += count
         tally.first.setdefault(name, first)
         if strict:

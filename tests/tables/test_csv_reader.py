@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deltauq.tables import csv_files
-from deltauq.tables.csv_files import MISSING, SNIFFED, find_delimiter
+from deltauq.tables import csv_reader
+from deltauq.tables.csv_reader import MISSING, SNIFFED, find_delimiter
 from deltauq.tables.errors import TableError
-from deltauq.tables.files import open_table
-from deltauq.tables.problem import load_table
+from deltauq.tables.io import open_table
+from deltauq.tables.preprocessing import load_table
 
 CELLS = st.text(
     st.characters(blacklist_categories=("Cs", "Cc"), blacklist_characters="\u2028\u2029") | st.just("\n"),
@@ -107,7 +107,7 @@ def test_names_of_rows_and_last_delimiters_are_left_out(tmp_path):
 def test_no_thread_holds_a_file_that_has_been_read(whole, tmp_path, monkeypatch):
     held = []
 
-    class Watched(csv_files._Joined):
+    class Watched(csv_reader._Joined):
         def __init__(self, *arguments):
             super().__init__(*arguments)
             held.append(weakref.ref(self))
@@ -116,11 +116,11 @@ def test_no_thread_holds_a_file_that_has_been_read(whole, tmp_path, monkeypatch)
             time.sleep(0.02)  # as if from a slow disk
             return super().read(size)
 
-    monkeypatch.setattr(csv_files, "_Joined", Watched)
-    monkeypatch.setattr(csv_files, "BLOCK", 10_000)
+    monkeypatch.setattr(csv_reader, "_Joined", Watched)
+    monkeypatch.setattr(csv_reader, "BLOCK", 10_000)
     path = tmp_path / "table.csv"
     path.write_text("a,b\n" + "1,2\n" * 10_000)
-    file = csv_files.CSVFile(path)
+    file = csv_reader.CSVReader(path)
     batches = file.batches()
     rows = sum(len(batch) for batch in batches) if whole else len(next(batches))
     batches.close()
@@ -220,7 +220,7 @@ def test_rows_of_another_length_are_refused_without_their_values(text, row, tmp_
     with pytest.raises(TableError, match=f"row {row} has [23] fields") as error:
         read(path)
     assert "secret" not in str(error.value) and "a,b,c" not in str(error.value)
-    path.write_text("a,b\n" + "1,2\n" * (csv_files.BLOCK // 4) + "1,secret,3\n")
+    path.write_text("a,b\n" + "1,2\n" * (csv_reader.BLOCK // 4) + "1,secret,3\n")
     with pytest.raises(TableError, match="has 3 fields") as error:
         read(path)
     assert "secret" not in str(error.value)

@@ -9,7 +9,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, SVR
 from sklearn.tree import DecisionTreeRegressor
 
-from deltauq.tables.soundness import check_estimators, check_trees
+from deltauq.tables.tree_validation import check_estimators, check_trees
 
 MODELS = [DecisionTreeRegressor(max_leaf_nodes=9), RandomForestRegressor(3), HistGradientBoostingRegressor()]
 
