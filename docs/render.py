@@ -18,15 +18,15 @@ ROOT = Path(__file__).parent.parent
 HEAD = """# Results
 
 Rendered from `results/*.jsonl` by `make tables`; every figure is a mean ± sample standard deviation over
-seeds, the paper's figure in parentheses where it has one. `deltauq report --html page.html` shows the
-same with figures.
+seeds, the paper's figure in parentheses where it has one. `python -m experiments report --html page.html`
+shows the same with figures.
 """
 BLOCK = re.compile(r"<!-- (?P<name>[a-z0-9-]+) -->\n.*?<!-- /(?P=name) -->", re.DOTALL)
 
 
 def report() -> str:
     """Return the report of all experiments in Markdown."""
-    command = [sys.executable, "-m", "deltauq.cli", "report", "--format", "markdown", "--profile", "paper"]
+    command = [sys.executable, "-m", "experiments", "report", "--format", "markdown", "--profile", "paper"]
     return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from experiments.results import ResultLine, ResultStore
-from experiments.runner import PROFILES, Experiment, Outcome, run_experiment
+from experiments.results import PROFILES, ResultLine, ResultStore
+from experiments.runner import Experiment, Outcome, run_experiment
 
 NAMES = (
     "table1",

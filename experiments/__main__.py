@@ -1,69 +1,157 @@
-"""`python -m experiments NAME`: runs an experiment without the command-line extras."""
+"""`python -m experiments NAME` runs an experiment; `python -m experiments report` shows the results."""
 
 from __future__ import annotations
 
 import argparse
+import json
+import os
 import sys
+from functools import partial
 from pathlib import Path
 
 from deltauq.data import CorruptFileError, DataUnavailableError
+from deltauq.distributed import ClusterError
+from deltauq.utils.errors import InputError
+from deltauq.utils.progress import counting_bar
 from experiments import NAMES, PROFILES, ResultStore, get_experiment, run_experiment
+from experiments.report import load_all, print_report, render_results
 from experiments.results import ResultLine
-from experiments.runner import chosen, words_of
+from experiments.runner import select_cells
+from experiments.summary import load_results
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run what is missing of an experiment, saying each cell as it ends; return an exit code."""
-    parser = argparse.ArgumentParser(prog="python -m experiments")
-    parser.add_argument("name", choices=NAMES)
-    parser.add_argument("--profile", choices=PROFILES, default="quick")
-    parser.add_argument("--jobs", type=_jobs, default=1, help="processes")
-    parser.add_argument("--out", type=Path, default=Path("results"), help="folder of the result lines")
-    parser.add_argument(
-        "--only",
-        action="append",
-        default=[],
-        metavar="WORD=VALUE",
-        help="run only cells with this value, such as method=plain; may be given again",
-    )
-    options = parser.parse_args(arguments)
-    experiment = get_experiment(options.name)
+    """Run an experiment or report results; return an exit code."""
+    options = _parser().parse_args(arguments)
     try:
-        only = words_of(options.only)
-        chosen(experiment.cells(options.profile), only)
-    except ValueError as error:
-        parser.error(str(error))
-    store = ResultStore(options.out / f"{experiment.name}.jsonl")
-    total = len(experiment.cells(options.profile))
-    done = total - len(experiment.pending(store, options.profile))
-    try:
-        options.out.mkdir(parents=True, exist_ok=True)
-        for line in run_experiment(experiment, store, options.profile, options.jobs, only):
-            done += 1
-            print(f"[{done}/{total}] {_summary(line)}", flush=True)
-    except (DataUnavailableError, CorruptFileError, ImportError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+        _report(options) if options.name == "report" else _run(options)
+    except ImportError as error:
+        hint = f": pip install {error.name}" if error.name else ""
+        print(f"experiments: error: {error}{hint}", file=sys.stderr)
+    except (InputError, DataUnavailableError, CorruptFileError, ClusterError, OSError) as error:
+        print(f"experiments: error: {error}", file=sys.stderr)
     except KeyboardInterrupt:
-        # A line may have been written that was not counted any more.
-        kept = total - len(experiment.pending(store, options.profile))
-        print(f"interrupted; {kept} of {total} cells are kept in {store.path}", file=sys.stderr)
         return 130
-    print(f"{done} of {total} cells are in {store.path}")
-    return 0
+    else:
+        return 0
+    return 2
 
 
-def _jobs(text: str) -> int:
-    jobs = int(text)
-    if jobs < 1:
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m experiments",
+        description="Run an experiment, or show the results of all.",
+        epilog=f"Experiments: {', '.join(NAMES)}.",
+    )
+    commands = parser.add_subparsers(
+        dest="name", metavar="NAME", required=True, help="an experiment or report"
+    )
+    shared = argparse.ArgumentParser(add_help=False)
+    shared.add_argument("--results", type=Path, default=Path("results"), help="folder of the result lines")
+    for name in NAMES:
+        run = commands.add_parser(name, parents=[shared], description="Run the cells without a result line.")
+        run.add_argument(
+            "--profile", choices=PROFILES, default="quick", help="a small version, or the paper's"
+        )
+        run.add_argument("--jobs", type=_positive, default=1, metavar="N", help="number of processes")
+        run.add_argument(
+            "--only",
+            type=_key_and_value,
+            action="append",
+            default=[],
+            metavar="KEY=VALUE",
+            help="run only cells with this value, such as method=plain; may be repeated",
+        )
+        run.add_argument("--backend", choices=("local", "ray"), default="local", help="where cells run")
+        run.add_argument("--address", help="address of a Ray cluster; by default one is started")
+    report = commands.add_parser(
+        "report", parents=[shared], description="Show tables made from result lines."
+    )
+    report.add_argument("names", nargs="*", metavar="NAME", help="experiments; all by default")
+    report.add_argument(
+        "--profile", choices=PROFILES, help="by default paper if it has lines, otherwise quick"
+    )
+    report.add_argument("--format", choices=("terminal", "markdown", "latex"), default="terminal")
+    report.add_argument("--html", type=Path, metavar="FILE", help="write one HTML page instead of printing")
+    report.add_argument("--json", action="store_true", help="print the summaries as JSON")
+    return parser
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
         raise argparse.ArgumentTypeError("must be at least 1")
-    return jobs
+    return number
 
 
-def _summary(line: ResultLine) -> str:
+def _key_and_value(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals:
+        raise argparse.ArgumentTypeError(f"{text!r} is not of the form key=value")
+    return key, value
+
+
+def _run(options: argparse.Namespace) -> None:
+    """Run the cells that have no valid line yet, then print the experiment's tables."""
+    experiment = get_experiment(options.name)
+    store = ResultStore(options.results / f"{experiment.name}.jsonl")
+    only = dict(options.only)
+    selected = select_cells(experiment.cells(options.profile), only)
+    options.results.mkdir(parents=True, exist_ok=True)
+    pending = experiment.pending(store, options.profile)
+    done = sum(cell not in pending for cell in selected)
+    run_tasks = None
+    if options.backend == "ray":
+        from deltauq.distributed import run_on_ray
+
+        run_tasks = partial(run_on_ray, address=options.address or "local", n_jobs=options.jobs)
+    elif options.address:
+        raise InputError("--address is the address of a Ray cluster: add --backend ray")
+    if folder := os.environ.get("DELTAUQ_DATA"):
+        os.environ["DELTAUQ_DATA"] = str(Path(folder).absolute())  # workers may run in another folder
+    try:
+        with counting_bar("cells") as progress:
+            progress(done, len(selected))
+            for line in run_experiment(experiment, store, options.profile, options.jobs, only, run_tasks):
+                done += 1
+                progress(done, len(selected))
+                if not sys.stderr.isatty():
+                    print(f"[{done}/{len(selected)}] {_describe(line)}", file=sys.stderr, flush=True)
+    except KeyboardInterrupt:
+        total = len(experiment.cells(options.profile))
+        completed = total - len(experiment.pending(store, options.profile))
+        print(
+            f"interrupted; {completed} of {total} cells are in {store.path}; run it again to continue",
+            file=sys.stderr,
+        )
+        raise
+    print_report(load_results(experiment, store, options.profile), "terminal")
+    print(f"Lines: {store.path.resolve()}")
+
+
+def _describe(line: ResultLine) -> str:
     cell = " ".join(str(value) for value in line.cell.values())
     metrics = ", ".join(f"{name} {value:.4g}" for name, value in line.metrics.items())
     return f"{cell}: {metrics} ({line.seconds:.1f} s)"
+
+
+def _report(options: argparse.Namespace) -> None:
+    """Load result lines and show them."""
+    if unknown := [name for name in options.names if name not in NAMES]:
+        raise InputError(f"there is no experiment {unknown[0]!r}; there are {', '.join(NAMES)}")
+    loaded = load_all(options.names, options.results, options.profile)
+    if options.html is not None:
+        options.html.write_text(render_results(loaded), encoding="utf-8")
+    if options.json:
+        page = {} if options.html is None else {"page": str(options.html.resolve())}
+        summaries = [results.as_json() for results in loaded]
+        about = {"results": str(options.results.resolve()), "experiments": summaries, **page}
+        print(json.dumps(about, allow_nan=False))
+    elif options.html is not None:
+        print(f"Page: {options.html.resolve()}")
+    else:
+        for results in loaded:
+            print_report(results, options.format)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ from sklearn.ensemble import RandomForestRegressor
 
 from deltauq.estimators import AnchoredRegressor
 from deltauq.metrics import coverage, mae, spearman
-from experiments import figures, labels
+from experiments import figures
 from experiments.runner import Cell, Experiment, Outcome
 from experiments.table2 import (
     MAX_TEST_ROWS,
@@ -17,7 +17,7 @@ from experiments.table2 import (
     openml_table,
     split,
 )
-from experiments.views import TableView
+from experiments.tables import TableSpec
 
 N_ANCHORS = (2, 3, 5, 10, 20, 50, 100, 200)
 SEEDS = {"quick": range(1), "paper": range(5)}
@@ -54,8 +54,6 @@ def run(cell: Cell, profile: str) -> Outcome:
     )
 
 
-_LABELS = labels.LABELS
-
 EXPERIMENT = Experiment(
     "ablation-anchors",
     1,
@@ -63,23 +61,21 @@ EXPERIMENT = Experiment(
     cells,
     run,
     tables=(
-        TableView(
+        TableSpec(
             "Spearman(σ, |error|)",
             "spearman",
             "dataset",
             "n_anchors",
             mean_over=REGRESSION_NAMES,
-            labels=_LABELS,
         ),
-        TableView("MAE", "mae", "dataset", "n_anchors", best="min", labels=_LABELS),
-        TableView(
+        TableSpec("MAE", "mae", "dataset", "n_anchors", best="min"),
+        TableSpec(
             "Coverage of μ ± 1.645σ",
             "coverage",
             "dataset",
             "n_anchors",
             best=None,
             mean_over=REGRESSION_NAMES,
-            labels=_LABELS,
             note="Nominal: 0.90. Before calibration the spread ranks errors; it is no standard deviation.",
         ),
     ),

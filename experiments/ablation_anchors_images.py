@@ -6,15 +6,14 @@ import numpy as np
 from scipy.special import softmax
 
 from deltauq.metrics import auroc, spearman
-from experiments import labels
 from experiments.figures import ablation_anchors_images_figures
 from experiments.image_kinds import Anchors
 from experiments.image_runs import logits
 from experiments.image_sets import pictures, source
-from experiments.judgements import separation, spread, spread_scaled
 from experiments.runner import Cell, Experiment, Outcome
+from experiments.scoring import separation, spread, spread_scaled
 from experiments.table5 import ANCHORED, run_of
-from experiments.views import TableView
+from experiments.tables import TableSpec
 
 N_ANCHORS = (2, 3, 5, 10, 20, 50)
 SHIFTED = "test/impulse_noise/5"
@@ -56,13 +55,12 @@ EXPERIMENT = Experiment(
     cells,
     run,
     tables=(
-        TableView(
+        TableSpec(
             "Ranking of errors under impulse noise, and of SVHN against CIFAR-10",
             ("spearman", "spearman_entropy", "auroc", "auroc_sigma", "accuracy", "ece"),
             "n_anchors",
             best=None,
             labels={
-                **labels.LABELS,
                 "n_anchors": "K",
                 "spearman": "σ with error",
                 "spearman_entropy": "entropy with error",

@@ -5,15 +5,14 @@ from __future__ import annotations
 from functools import partial
 
 from deltauq.metrics import auroc
-from experiments import labels
 from experiments.figures import ablation_prior_figures
 from experiments.image_kinds import Anchors
 from experiments.image_runs import logits
 from experiments.image_sets import pictures
-from experiments.judgements import separation, spread, spread_scaled
 from experiments.runner import Cell, Experiment, Outcome
+from experiments.scoring import separation, spread, spread_scaled
 from experiments.table5 import ANCHORED, run_of
-from experiments.views import TableView
+from experiments.tables import TableSpec
 
 PRIORS = {
     "data": "CIFAR-10",
@@ -47,12 +46,12 @@ EXPERIMENT = Experiment(
     cells,
     run,
     tables=(
-        TableView(
+        TableSpec(
             "Telling SVHN from CIFAR-10 with 10 anchors",
             ("auroc", "aupr", "fpr95", "accuracy", "ece", "auroc_sigma"),
             "prior",
             best=None,
-            labels={**labels.LABELS, **PRIORS, "prior": "anchors", "auroc_sigma": "AUROC of σ"},
+            labels={**PRIORS, "prior": "anchors", "auroc_sigma": "AUROC of σ"},
             note="SVHN: the first 10,000 of its 26,032 test images; anchors from SVHN are 10 of these.",
         ),
     ),

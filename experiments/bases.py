@@ -15,10 +15,9 @@ from sklearn.tree import DecisionTreeRegressor
 
 from deltauq.estimators import AnchoredRegressor
 from deltauq.metrics import coverage, mae, spearman
-from experiments import labels
 from experiments.runner import Cell, Experiment, Outcome
 from experiments.table2 import REGRESSION, REGRESSION_NAMES, full_pairs, openml_table, split
-from experiments.views import TableView
+from experiments.tables import TableSpec
 
 N_TRAIN = {"quick": 100, "paper": 2000}
 # A kernel machine or k-NN compares every test row, under every anchor, with every pair it keeps.
@@ -78,8 +77,8 @@ def run(cell: Cell, profile: str) -> Outcome:
     )
 
 
-def _view(title: str, metric: str, best: Any, note: str = "") -> TableView:
-    return TableView(
+def _view(title: str, metric: str, best: Any, note: str = "") -> TableSpec:
+    return TableSpec(
         title,
         metric,
         "dataset",
@@ -87,7 +86,6 @@ def _view(title: str, metric: str, best: Any, note: str = "") -> TableView:
         best=best,
         mean_over=REGRESSION_NAMES,
         note=note,
-        labels=labels.LABELS,
     )
 
 
@@ -106,8 +104,8 @@ EXPERIMENT = Experiment(
             "max",
             "The plain model's prediction, its errors ranked by the spread over anchors.",
         ),
-        TableView("MAE, plain", "mae_plain", "dataset", "base", best="min", labels=labels.LABELS),
-        TableView("MAE, anchored", "mae_anchored", "dataset", "base", best="min", labels=labels.LABELS),
+        TableSpec("MAE, plain", "mae_plain", "dataset", "base", best="min"),
+        TableSpec("MAE, anchored", "mae_anchored", "dataset", "base", best="min"),
     ),
     notes=(
         "Inputs and targets standardised, everything else at its default (the perceptron has 100 epochs). A "

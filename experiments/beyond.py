@@ -17,11 +17,11 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from deltauq.metrics import accuracy, auroc, ece, entropy, nll
-from experiments import labels
 from experiments.image_kinds import N_ANCHORS, NETWORK, NOISY, SCHEDULES, TRAINING_IMAGES, Kind, Run
 from experiments.image_runs import logits, seconds_per_image
 from experiments.image_sets import pictures
-from experiments.judgements import (
+from experiments.runner import Cell, Experiment, Outcome
+from experiments.scoring import (
     Judge,
     fitted_spread,
     fitted_temperature,
@@ -30,8 +30,7 @@ from experiments.judgements import (
     spread,
     spread_scaled,
 )
-from experiments.runner import Cell, Experiment, Outcome
-from experiments.views import TableView
+from experiments.tables import TableSpec
 
 CORRUPTIONS = ("impulse_noise", "glass_blur", "fog", "contrast")
 """One of each sort: noise, blur, weather, digital."""
@@ -247,7 +246,6 @@ WAYS = {
     "fitted": "T(σ)",
 }
 NAMES = {
-    **labels.LABELS,
     "auroc_sigma": "σ",
     "auroc_fitted_mean": "fitted, mean",
     "auroc_fitted_sigma": "fitted, mean and σ",
@@ -276,7 +274,7 @@ EXPERIMENT = Experiment(
     cells,
     run,
     tables=(
-        TableView(
+        TableSpec(
             "Quality and cost on images held out",
             ("auroc_half", "accuracy", "accuracy_shifted", "microseconds_per_image"),
             "setting",
@@ -285,7 +283,7 @@ EXPERIMENT = Experiment(
             note="AUROC: severe corruptions against clean images, by the entropy of the halved mean logits, "
             "mean of four corruptions. Time: 10 anchors, or one pass of the plain network.",
         ),
-        TableView(
+        TableSpec(
             "Calibration of the mean logits, clean and corrupted",
             ("ece_mean", "ece_half", "ece_mean_shifted", "ece_half_shifted"),
             "setting",
@@ -293,7 +291,7 @@ EXPERIMENT = Experiment(
             labels=NAMES,
             note="As they are, and halved; mean of four severe corruptions.",
         ),
-        TableView(
+        TableSpec(
             "Does σ over anchors add anything to the mean? AUROC of scores",
             (
                 "auroc_mean",
@@ -309,7 +307,7 @@ EXPERIMENT = Experiment(
             note="Entropy of the mean logits, of their halves, of the logits times 0.5 − σ²; σ alone; scores "
             "fitted on three corruptions and measured on the fourth, without σ and with it.",
         ),
-        TableView(
+        TableSpec(
             "Does it add anything to calibration? Negative log-likelihood under corruptions",
             tuple(f"nll_{way}_shifted" for way in ("mean", "half", "uq", "temperature", "fitted")),
             "setting",
@@ -318,7 +316,7 @@ EXPERIMENT = Experiment(
             note="Mean logits as they are, halved, times 0.5 − σ², divided by a temperature, and scaled by a "
             "function of σ; the last two fitted on clean images held out.",
         ),
-        TableView(
+        TableSpec(
             "The same under clean anchors and under noisy ones",
             tuple(
                 f"{column}_{kind}"

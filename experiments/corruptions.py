@@ -14,7 +14,7 @@ from experiments.data.corruptions import SEVERITIES
 from experiments.plots import contact_sheet
 from experiments.results import ResultLine
 from experiments.runner import Cell, Experiment, Outcome
-from experiments.views import TableView
+from experiments.tables import TableSpec
 
 N_IMAGES = {"quick": 200, "paper": 10_000}
 SHOWN = 17
@@ -82,7 +82,7 @@ EXPERIMENT = Experiment(
     cells,
     run,
     tables=(
-        TableView(
+        TableSpec(
             "Distance from the originals: root mean square, in levels of 0 to 255, by severity",
             "rmse",
             "corruption",

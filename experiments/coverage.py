@@ -10,8 +10,8 @@ import numpy as np
 from deltauq.data import UCI
 from deltauq.metrics import mae, spearman
 from experiments.runner import Cell, Experiment, Outcome
+from experiments.tables import TableSpec
 from experiments.uci import uci_table
-from experiments.views import TableView
 
 LEVEL = 0.9
 MAX_ROWS = {"quick": 300, "paper": 2000}
@@ -100,7 +100,7 @@ EXPERIMENT = Experiment(
     cells,
     run,
     tables=(
-        TableView(
+        TableSpec(
             "Coverage of intervals that promise 90 %",
             ("promised", "coverage", "coverage_constant"),
             "dataset",
@@ -109,14 +109,14 @@ EXPERIMENT = Experiment(
             mean_over=tuple(UCI),
             note="Promised is ⌈(n + 1) · 0.9⌉ / (n + 1) with n held-out rows.",
         ),
-        TableView(
+        TableSpec(
             "Mean width of these intervals",
             ("width", "width_constant"),
             "dataset",
             best="min",
             labels=_LABELS,
         ),
-        TableView(
+        TableSpec(
             "Widths compared, what σ ranks, and what was chosen",
             ("width_ratio", "spearman", "anchored"),
             "dataset",
@@ -124,7 +124,7 @@ EXPERIMENT = Experiment(
             labels=_LABELS,
             note="Anchored mean taken: the share of splits in which cross-validation chose it.",
         ),
-        TableView("Seconds to fit", ("seconds_fit",), "dataset", best=None, labels=_LABELS),
+        TableSpec("Seconds to fit", ("seconds_fit",), "dataset", best=None, labels=_LABELS),
     ),
     notes=(
         "`deltauq.tables.fit` as it comes (a forest of 50, K = 20), on the training rows of the standard "

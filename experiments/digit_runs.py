@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from deltauq.data import load_images
-from experiments.artifacts import shared_arrays
+from experiments.cache import shared_arrays
 
 if TYPE_CHECKING:
     from torch import Tensor, nn

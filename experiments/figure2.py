@@ -17,7 +17,7 @@ from deltauq.estimators import AnchoredClassifier
 from experiments import figures
 from experiments.data.classes import ThreeClasses, three_classes
 from experiments.runner import Cell, Experiment, Outcome
-from experiments.views import TableView
+from experiments.tables import TableSpec
 
 LAYOUTS = ("separable", "nested")
 SEEDS = {"quick": range(2), "paper": range(5)}
@@ -171,7 +171,7 @@ EXPERIMENT = Experiment(
     cells,
     run,
     tables=(
-        TableView(
+        TableSpec(
             "(A) Mean uncertainty: along the decision boundaries, and at the class centres",
             ("at_boundaries", "at_centers", "boundaries_over_centers"),
             "layout",
@@ -180,7 +180,7 @@ EXPERIMENT = Experiment(
             digits=5,
             labels=_LABELS,
         ),
-        TableView(
+        TableSpec(
             "(B) Mean uncertainty at the points of the large class and of the two small ones",
             ("large", "small_1", "small_2", "least_small_over_large"),
             "layout",

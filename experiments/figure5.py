@@ -14,20 +14,20 @@ import numpy as np
 
 from deltauq.metrics import accuracy, brier, ece, nll
 from deltauq.plots.page import Figure
-from experiments import paper
-from experiments.artifacts import shared_arrays
+from experiments import paper_values
+from experiments.cache import shared_arrays
 from experiments.data.corruptions import FIGURE5, SEVERITIES
+from experiments.display_names import DISPLAY_NAMES
 from experiments.figure5_methods import METHODS, Method, companions, trains
 from experiments.image_kinds import SCHEDULES, Run
 from experiments.image_networks import trained
 from experiments.image_runs import Predictor, predictor
 from experiments.image_sets import Pictures, pictures, source
-from experiments.judgements import Judge
-from experiments.labels import LABELS
 from experiments.plots import box_plot
 from experiments.results import ResultLine
 from experiments.runner import Cell, Experiment, Outcome
-from experiments.views import TableView
+from experiments.scoring import Judge
+from experiments.tables import TableSpec
 
 VERSION = 1
 METRICS = {"ece": ece, "brier": brier, "nll": nll, "accuracy": accuracy}
@@ -216,7 +216,7 @@ def _boxes(lines: Sequence[ResultLine], metric: str) -> dict[str, np.ndarray]:
             shifted = np.mean([line.details[metric] for line in of_method], axis=0)
             clean = np.full((len(shifted), 1), np.nan)
             clean[0] = np.mean([line.metrics[f"{metric}_{CLEAN}"] for line in of_method])
-            boxes[LABELS[name]] = np.concatenate([clean, shifted], axis=1)
+            boxes[DISPLAY_NAMES[name]] = np.concatenate([clean, shifted], axis=1)
     return boxes
 
 
@@ -225,17 +225,17 @@ def _first(images: str, profile: str) -> Pictures:
     return Pictures(given.images[:n], given.labels[:n])
 
 
-def _table(metric: str, over: str) -> TableView:
+def _table(metric: str, over: str) -> TableSpec:
     names = {CLEAN: "clean"} if metric in METRICS else {}
     names |= {severity: f"severity {severity}" for severity in SEVERITIES}
     columns = {f"{metric}_{severity}": name for severity, name in names.items()}
-    return TableView(
+    return TableSpec(
         f"{TITLES[metric.split('_')[0]]}: {over}, by severity",
         tuple(columns),
         "method",
         best=None,
-        paper=paper.FIGURE5 if metric == "accuracy" else {},
-        labels={**LABELS, **columns},
+        paper=paper_values.FIGURE5 if metric == "accuracy" else {},
+        labels={**columns},
     )
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from experiments.data.corruptions import CORRUPTIONS, FIGURE5, SEVERITIES
 from experiments.image_kinds import READ_TWICE, TRAINING_IMAGES, Anchors, Kind
-from experiments.judgements import (
+from experiments.scoring import (
     Fit,
     Judge,
     fitted_spread,

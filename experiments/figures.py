@@ -10,11 +10,10 @@ import numpy as np
 
 from deltauq import plots
 from deltauq.plots.page import Figure
-from experiments.labels import LABELS
+from experiments.display_names import DISPLAY_NAMES
 from experiments.plots import class_map, probability_map, uncertainty_map
 from experiments.results import ResultLine
-from experiments.summary import summarise
-from experiments.views import Spread
+from experiments.summary import Spread, summarise
 
 
 def dot_figure(
@@ -55,8 +54,8 @@ def dot_figure(
     # One without the metric keeps its place: every series then looks the same in all figures of these lines.
     kinds = list(dict.fromkeys(str(summary.cell[series]) for summary in summaries))
     plot = plots.dot_plot(
-        [LABELS.get(name, name) for name in names],
-        {LABELS.get(kind, kind): _column(found, names, kind) for kind in kinds},
+        [DISPLAY_NAMES.get(name, name) for name in names],
+        {DISPLAY_NAMES.get(kind, kind): _column(found, names, kind) for kind in kinds},
         x_title=x_title,
         reference=reference,
     )
@@ -298,7 +297,7 @@ def _over_anchors(
     }
     numbers = sorted({int(number) for _, number in found})
     series = {
-        LABELS.get(kind, kind): _column(
+        DISPLAY_NAMES.get(kind, kind): _column(
             {(number, kind): spread for (kind, number), spread in found.items()},
             [str(number) for number in numbers],
             kind,

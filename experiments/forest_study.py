@@ -23,10 +23,9 @@ from sklearn.model_selection import KFold
 
 from deltauq.estimators import AnchoredClassifier, AnchoredRegressor
 from deltauq.metrics import accuracy, mae, nll, spearman
-from experiments import labels
 from experiments.runner import Cell, Experiment, Outcome
 from experiments.table2 import REGRESSION, full_pairs, openml_table, split
-from experiments.views import TableView
+from experiments.tables import TableSpec
 
 ALL = "all"
 CLASSES: dict[str, Callable[..., Any]] = {
@@ -157,7 +156,7 @@ def _training_part(dataset: int | str, seed: int, n_train: int) -> tuple[np.ndar
     return X[rows], y[rows]
 
 
-def _views() -> tuple[TableView, ...]:
+def _views() -> tuple[TableSpec, ...]:
     metrics: tuple[Any, ...] = (
         ("mae", "MAE", "min"),
         ("spearman", "Spearman(σ, |error|)", "max"),
@@ -166,14 +165,13 @@ def _views() -> tuple[TableView, ...]:
     )
     few, parts = "by anchors a row meets", "by pairs per tree and row"
     return tuple(
-        TableView(
+        TableSpec(
             f"{title}, 2000 rows, 50 trees, {description}, leaves of {leaf}",
             metric,
             "dataset",
             column,
             best=best,
             where={"n_train": 2000, "n_trees": 50, "forest": "forest", "leaf": leaf, **where},
-            labels=labels.LABELS,
         )
         for description, column, leaf, where in (
             (few, "n_train_anchors", 3, {"per_tree": ALL}),

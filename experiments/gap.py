@@ -17,7 +17,7 @@ from deltauq.data import gap_curve
 from deltauq.plots.page import Figure
 from experiments.results import ResultLine
 from experiments.runner import Cell, Experiment, Outcome
-from experiments.views import TableView
+from experiments.tables import TableSpec
 
 CURVES = ("hill", "step")
 # Seeds below 30 were looked at when the setting was chosen.
@@ -184,14 +184,14 @@ EXPERIMENT = Experiment(
     cells,
     run,
     tables=(
-        TableView(
+        TableSpec(
             "σ in the gap over σ where there is data",
             "sigma_gap_over_data",
             rows="method",
             columns="curve",
             best=None,
         ),
-        TableView(
+        TableSpec(
             "Errors where there is data, and in the gap", ("rmse", "rmse_gap"), rows="method", best=None
         ),
     ),

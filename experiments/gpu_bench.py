@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from experiments.runner import Cell, Experiment, Outcome
-from experiments.views import TableView
+from experiments.tables import TableSpec
 
 N_TRAIN = {"quick": 512, "paper": 50_000}
 N_TEST = {"quick": 64, "paper": 10_000}
@@ -206,7 +206,7 @@ EXPERIMENT = Experiment(
     cells,
     run,
     tables=(
-        TableView(
+        TableSpec(
             "Training, seconds an epoch",
             ("plain", "anchored", "anchored_over_plain"),
             "network",
@@ -214,7 +214,7 @@ EXPERIMENT = Experiment(
             where={"task": "train"},
             note="50,000 images in batches of 128, augmentation included.",
         ),
-        TableView(
+        TableSpec(
             "Prediction of 10,000 images, seconds",
             ("plain", "input", "hidden", "input_over_plain", "hidden_over_input"),
             "network",
@@ -222,7 +222,7 @@ EXPERIMENT = Experiment(
             where={"task": "predict"},
             note="plain: one pass. input, hidden: 10 anchors, at the input and before the last stage.",
         ),
-        TableView(
+        TableSpec(
             "Prediction of 10,000 images under a single anchor, seconds",
             ("plain", "one", "one_over_plain"),
             "network",
@@ -230,7 +230,7 @@ EXPERIMENT = Experiment(
             where={"task": "predict-one"},
             note="The mean alone: what a network trained with masked anchors needs.",
         ),
-        TableView(
+        TableSpec(
             "What an epoch of training is spent on",
             ("epoch", "convolutions", "fused", "normalisation", "rest", "idle"),
             "network",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from experiments.artifacts import artifact_path, shared_file
+from experiments.cache import artifact_path, shared_file
 from experiments.image_kinds import N_ANCHORS, Kind, Run
 from experiments.image_sets import HELD_OUT, Pictures, pictures
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from experiments.artifacts import shared_arrays
+from experiments.cache import shared_arrays
 from experiments.image_kinds import TRAINING_IMAGES, Anchors, Run
 from experiments.image_networks import as_tensor, trained, training_pictures
 from experiments.image_sets import Pictures, pictures, source

@@ -1,4 +1,4 @@
-"""Runs the cells of an experiment that have no valid line yet, and writes a line as each one ends."""
+"""Runs the cells of an experiment that have no valid line yet, and writes a line as each one is completed."""
 
 from __future__ import annotations
 
@@ -16,22 +16,24 @@ from typing import TYPE_CHECKING, Any
 
 from joblib import Parallel, delayed, parallel_config
 
-from deltauq.plots.page import Figure
+from deltauq.utils.errors import InputError
 from experiments.results import ResultLine, ResultStore, cell_key
-from experiments.views import TableView
+from experiments.tables import TableSpec
 
 if TYPE_CHECKING:
-    from deltauq.distributed.running import Run
+    from deltauq.plots.page import Figure
 
-PROFILES = ("quick", "paper")
+ROOT = Path(__file__).resolve().parents[1]
 LIBRARIES = ("deltauq", "numpy", "scipy", "scikit-learn", "torch", "numba")
 
 Cell = dict[str, Any]
+RunTasks = Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[tuple[Any, Any]]]
+"""``run_tasks(function, tasks)`` yields each task and its result, in any order."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a cell gives: its metrics, and small arrays that a figure is drawn from."""
+    """The result of a cell: its metrics, and small arrays for figures."""
 
     metrics: dict[str, float]
     details: dict[str, Any] | None = None
@@ -45,21 +47,20 @@ class Experiment:
     ----------
     name : str
     version : int
-        Raise it when a fix changes figures: older lines are then stale.
+        Raised when a fix changes results: older lines are then stale.
     title : str
     cells : callable
-        ``cells(profile)`` gives the configurations, each a dict of plain values.
+        ``cells(profile)`` returns the configurations, each a dict of plain values.
     run : callable
         ``run(cell, profile)`` computes one of them.
-    tables : tuple of TableView
-        What the report shows of the lines as tables.
+    tables : tuple of TableSpec
+        Tables of the report.
     figures : callable, optional
-        ``figures(lines)`` draws what the report shows of them as figures.
+        ``figures(lines)`` draws the figures of the report.
     derived : callable, optional
-        ``derived(line)`` gives further metrics that follow from a line's details.
+        ``derived(line)`` computes further metrics from a line's details.
     notes : str
-        What a reader of the report has to know: where ours differs from the paper's, and why. An empty line
-        begins a paragraph.
+        A few lines on the setting and the outcome. `docs/results/<name>.md` holds the discussion, if any.
     """
 
     name: str
@@ -67,7 +68,7 @@ class Experiment:
     title: str
     cells: Callable[[str], list[Cell]]
     run: Callable[[Cell, str], Outcome]
-    tables: tuple[TableView, ...] = ()
+    tables: tuple[TableSpec, ...] = ()
     figures: Callable[[Sequence[ResultLine]], list[Figure]] | None = None
     derived: Callable[[ResultLine], dict[str, float]] | None = None
     notes: str = ""
@@ -82,13 +83,13 @@ class Experiment:
         return [cell for cell in self.cells(profile) if self.key(cell, profile) not in done]
 
     def lines(self, store: ResultStore, profile: str) -> list[ResultLine]:
-        """Return the valid lines in the order of the cells, with what follows from their details."""
+        """Return the valid lines in the order of the cells, with the derived metrics."""
         done = store.latest()
         keys = (self.key(cell, profile) for cell in self.cells(profile))
-        found = [done[key] for key in keys if key in done]
+        lines = [done[key] for key in keys if key in done]
         if self.derived is None:
-            return found
-        return [replace(line, metrics={**line.metrics, **self.derived(line)}) for line in found]
+            return lines
+        return [replace(line, metrics={**line.metrics, **self.derived(line)}) for line in lines]
 
 
 def run_experiment(
@@ -97,9 +98,9 @@ def run_experiment(
     profile: str = "quick",
     n_jobs: int = 1,
     only: Mapping[str, str] | None = None,
-    run: Run | None = None,
+    run_tasks: RunTasks | None = None,
 ) -> Iterator[ResultLine]:
-    """Run what is missing and yield each line as it is written.
+    """Run the missing cells and yield each line as it is written.
 
     Only the calling process writes, so that a worker that dies cannot harm the file.
 
@@ -111,8 +112,8 @@ def run_experiment(
     n_jobs : int
         Processes.
     only : mapping of str to str, optional
-        Run no other cells than those with these values, written as text.
-    run : callable, optional
+        Run only cells with these values, given as text.
+    run_tasks : callable, optional
         Runs the cells instead of local processes, such as `deltauq.distributed.run_on_ray`.
 
     Yields
@@ -120,9 +121,9 @@ def run_experiment(
     line : ResultLine
     """
     provenance = _provenance()
-    wanted = chosen(experiment.cells(profile), only)
-    cells = [cell for cell in experiment.pending(store, profile) if cell in wanted]
-    for cell, outcome, seconds, hardware in _compute(experiment, cells, profile, n_jobs, run):
+    selected = select_cells(experiment.cells(profile), only)
+    cells = [cell for cell in experiment.pending(store, profile) if cell in selected]
+    for cell, outcome, seconds, hardware in _compute(experiment, cells, profile, n_jobs, run_tasks):
         line = ResultLine(
             experiment=experiment.name,
             version=experiment.version,
@@ -138,37 +139,26 @@ def run_experiment(
         yield line
 
 
-def words_of(texts: Iterable[str]) -> dict[str, str]:
-    """Return the words of cells that are written as "word=value"."""
-    words = {}
-    for text in texts:
-        word, equals, value = text.partition("=")
-        if not equals:
-            raise ValueError(f"{text!r} is not of the form word=value.")
-        words[word] = value
-    return words
-
-
-def chosen(cells: list[Cell], only: Mapping[str, str] | None) -> list[Cell]:
-    """Return the cells that have these values; a word or a value that no cell has is an error."""
-    for word, value in (only or {}).items():
-        values = sorted({str(cell[word]) for cell in cells if word in cell})
+def select_cells(cells: list[Cell], only: Mapping[str, str] | None) -> list[Cell]:
+    """Return the cells that have these values; raise for a key or a value that no cell has."""
+    for key, value in (only or {}).items():
+        values = sorted({str(cell[key]) for cell in cells if key in cell})
         if not values:
-            raise ValueError(f"cells have the words {sorted({w for c in cells for w in c})}, not {word!r}.")
+            raise InputError(f"cells have the keys {sorted({k for c in cells for k in c})}, not {key!r}")
         if value not in values:
-            raise ValueError(f"{word} is one of {values}, not {value!r}.")
-        cells = [cell for cell in cells if str(cell.get(word)) == value]
+            raise InputError(f"{key} is one of {values}, not {value!r}")
+        cells = [cell for cell in cells if str(cell.get(key)) == value]
     return cells
 
 
 def _compute(
-    experiment: Experiment, cells: list[Cell], profile: str, n_jobs: int, run: Run | None
+    experiment: Experiment, cells: list[Cell], profile: str, n_jobs: int, run_tasks: RunTasks | None
 ) -> Iterable[tuple[Cell, Outcome, float, str]]:
-    if run is not None:
-        return (timed for _, timed in run(partial(_timed, experiment, profile=profile), cells))
+    if run_tasks is not None:
+        return (timed for _, timed in run_tasks(partial(_timed, experiment, profile=profile), cells))
     if n_jobs == 1:
         return (_timed(experiment, cell, profile) for cell in cells)
-    # Ctrl-C reaches the workers as well; the parent ends them, and they have nothing to say.
+    # Ctrl-C reaches the workers as well, but the parent ends them.
     with parallel_config("loky", initializer=_ignore_interrupts):
         pool = Parallel(n_jobs=n_jobs, return_as="generator_unordered")
     return pool(delayed(_timed)(experiment, cell, profile) for cell in cells)
@@ -179,14 +169,14 @@ def _ignore_interrupts() -> None:
 
 
 def _timed(experiment: Experiment, cell: Cell, profile: str) -> tuple[Cell, Outcome, float, str]:
-    """Return a cell, what it gives, its seconds, and what it was computed on: not always this machine."""
+    """Return a cell, its outcome, its seconds, and the hardware of the machine it ran on."""
     start = time.perf_counter()
     outcome = experiment.run(cell, profile)
     return cell, outcome, time.perf_counter() - start, _hardware()
 
 
 def _provenance() -> dict[str, Any]:
-    """Return what made the figures: versions and commit."""
+    """Return the versions of the libraries and the commit."""
     versions = {"python": platform.python_version()}
     for name in LIBRARIES:
         try:
@@ -197,25 +187,26 @@ def _provenance() -> dict[str, Any]:
 
 
 def _commit() -> str | None:
-    """Return the commit of the source tree, marked where the package differs from it, or None outside one.
+    """Return the commit of the sources, marked if they differ from it, or None outside a repository.
 
-    A copy of the sources without their history can be told by the environment variable DELTAUQ_COMMIT.
+    In a copy of the sources without history, the environment variable DELTAUQ_COMMIT names the commit.
     """
-    if told := os.environ.get("DELTAUQ_COMMIT"):
-        return told
-    root = _said_by("git", "rev-parse", "--show-toplevel")
-    if root is None or Path(root) != Path(__file__).resolve().parents[1]:
-        return None  # installed somewhere inside another repository
-    commit = _said_by("git", "rev-parse", "--short=12", "HEAD")
-    return f"{commit}-dirty" if commit and _said_by("git", "status", "--porcelain", "--", "..") else commit
+    if commit := os.environ.get("DELTAUQ_COMMIT"):
+        return commit
+    root = _output_of("git", "rev-parse", "--show-toplevel")
+    if root is None or Path(root) != ROOT:
+        return None  # a copy inside another repository
+    commit = _output_of("git", "rev-parse", "--short=12", "HEAD")
+    changed = _output_of("git", "status", "--porcelain", "--", "src", "experiments")
+    return f"{commit}-dirty" if commit and changed else commit
 
 
-def _said_by(*command: str) -> str | None:
-    """Return what a command says in the folder this file is in, or None."""
+def _output_of(*command: str) -> str | None:
+    """Return the output of a command run in the root of the sources, or None if it fails."""
     try:
-        answer = subprocess.run(
+        done = subprocess.run(
             command,
-            cwd=Path(__file__).parent,
+            cwd=ROOT,
             capture_output=True,
             text=True,
             check=True,
@@ -223,11 +214,11 @@ def _said_by(*command: str) -> str | None:
         )
     except (OSError, subprocess.SubprocessError):
         return None
-    return answer.stdout.strip() or None
+    return done.stdout.strip() or None
 
 
 @lru_cache(maxsize=1)
 def _hardware() -> str:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    gpus = _said_by("nvidia-smi", "--query-gpu=name", "--format=csv,noheader")
+    gpus = _output_of("nvidia-smi", "--query-gpu=name", "--format=csv,noheader")
     return ", ".join([platform.machine(), f"{cores} cores", *(gpus or "").splitlines()])

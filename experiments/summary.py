@@ -1,4 +1,4 @@
-"""What the valid lines of an experiment say: metrics over the seeds, and what is missing or stale."""
+"""Summary of the result lines of an experiment: metrics over the seeds, missing cells and stale lines."""
 
 from __future__ import annotations
 
@@ -7,35 +7,53 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from experiments.results import ResultLine, ResultStore
-from experiments.runner import PROFILES, Experiment
-from experiments.views import Spread, Summary
+from experiments.results import PROFILES, ResultLine, ResultStore
+
+if TYPE_CHECKING:
+    from experiments.runner import Experiment
 
 SEED = "seed"
 
 
-def summarise(lines: Iterable[ResultLine]) -> list[Summary]:
-    """Group lines by all words of their cells but the seed, in order of appearance.
+@dataclass(frozen=True)
+class Spread:
+    """A metric over the seeds of one configuration.
 
-    A metric that is not a number for one seed has a mean that is not a number either. The standard deviation
-    is the sample's, divided by count − 1.
-
-    Parameters
+    Attributes
     ----------
-    lines : iterable of ResultLine
+    mean : float
+    std : float
+        Sample standard deviation over the seeds (divided by count − 1); NaN for a single seed.
+    count : int
+        Number of seeds.
+    """
 
-    Returns
-    -------
-    summaries : list of Summary
+    mean: float
+    std: float
+    count: int
+
+
+@dataclass(frozen=True)
+class Summary:
+    """One configuration, without its seed, and every metric over the seeds."""
+
+    cell: dict[str, Any]
+    metrics: dict[str, Spread]
+
+
+def summarise(lines: Iterable[ResultLine]) -> list[Summary]:
+    """Group lines by all keys of their cells but the seed, in order of appearance.
+
+    A metric that is NaN for one seed has the mean NaN.
     """
     cells: dict[str, dict[str, Any]] = {}
     metrics: dict[str, dict[str, list[float]]] = {}
     for line in lines:
-        cell = {word: value for word, value in line.cell.items() if word != SEED}
+        cell = {key: value for key, value in line.cell.items() if key != SEED}
         key = json.dumps(cell, sort_keys=True)
         cells.setdefault(key, cell)
         group = metrics.setdefault(key, {})
@@ -54,8 +72,8 @@ def _spread(values: Sequence[float]) -> Spread:
 
 
 @dataclass(frozen=True)
-class Account:
-    """What a results file holds of one experiment under one profile.
+class Results:
+    """The results of one experiment under one profile.
 
     Attributes
     ----------
@@ -70,7 +88,7 @@ class Account:
     foreign : int
         Lines of other experiments, or of cells that this one does not have.
     unreadable : int
-        Lines that were cut off or are no result lines at all.
+        Incomplete lines and anything else that is no result line.
     """
 
     experiment: Experiment
@@ -90,7 +108,7 @@ class Account:
         return math.fsum(line.seconds for line in self.lines)
 
     def provenance(self) -> dict[str, list[str]]:
-        """Return the commits, machines and versions that made the lines, each in order of appearance."""
+        """Return the commits, hardware and versions of the lines, each in order of appearance."""
         versions = (
             ", ".join(f"{name} {number}" for name, number in line.versions.items()) for line in self.lines
         )
@@ -101,7 +119,7 @@ class Account:
         }
 
     def status(self) -> str:
-        """Return in one line what there is, what is missing and what was ignored."""
+        """Return in one line how many lines there are, how many are missing and what was ignored."""
         parts = [
             f"Profile {self.profile}: {_count(len(self.lines), 'line')}",
             f"{_count(self.missing, 'cell')} missing" if self.missing else "nothing missing",
@@ -111,7 +129,7 @@ class Account:
         return f"{', '.join(parts)}."
 
     def as_json(self) -> dict[str, Any]:
-        """Return everything but the lines themselves as plain values; what is not a number becomes None."""
+        """Return everything but the lines as plain values; NaN becomes None."""
         return {
             "experiment": self.experiment.name,
             "title": self.experiment.title,
@@ -134,30 +152,19 @@ class Account:
         }
 
 
-def take_account(experiment: Experiment, store: ResultStore, profile: str) -> Account:
-    """Read what a results file holds of an experiment under a profile.
-
-    Parameters
-    ----------
-    experiment : Experiment
-    store : ResultStore
-    profile : {"quick", "paper"}
-
-    Returns
-    -------
-    account : Account
-    """
+def load_results(experiment: Experiment, store: ResultStore, profile: str) -> Results:
+    """Load and summarise the result lines of an experiment under a profile."""
     known = {experiment.key(cell, each) for each in PROFILES for cell in experiment.cells(each)}
     kinds = Counter(_kind(line, experiment, known) for line in store)
     valid = experiment.lines(store, profile)
-    return Account(
+    return Results(
         experiment,
         profile,
         valid,
         missing=len(experiment.cells(profile)) - len(valid),
         stale=kinds["stale"],
         foreign=kinds["foreign"],
-        unreadable=_written_lines(store) - kinds.total(),
+        unreadable=_non_empty_lines(store) - kinds.total(),
     )
 
 
@@ -168,8 +175,7 @@ def _kind(line: ResultLine, experiment: Experiment, known: set[str]) -> str:
     return "valid" if line.key in known else "foreign"
 
 
-def _written_lines(store: ResultStore) -> int:
-    """Return how many lines of the file hold anything at all."""
+def _non_empty_lines(store: ResultStore) -> int:
     if not store.path.exists():
         return 0
     with store.path.open(encoding="utf-8") as file:

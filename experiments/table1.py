@@ -8,10 +8,10 @@ from sklearn.tree import DecisionTreeRegressor
 
 from deltauq.estimators import AnchoredRegressor
 from deltauq.metrics import spearman
-from experiments import figures, labels, paper
+from experiments import figures, paper_values
 from experiments.data.functions import FUNCTIONS
 from experiments.runner import Cell, Experiment, Outcome
-from experiments.views import TableView
+from experiments.tables import TableSpec
 
 ENCODINGS = ("identity", "difference", "two-anchor")
 DIMENSIONS = (2, 3, 4)
@@ -83,16 +83,13 @@ EXPERIMENT = Experiment(
     cells,
     run,
     tables=(
-        TableView(
-            "R²", "r2", rows="function", columns="encoding", paper=paper.TABLE1_R2, labels=labels.LABELS
-        ),
-        TableView(
+        TableSpec("R²", "r2", rows="function", columns="encoding", paper=paper_values.TABLE1_R2),
+        TableSpec(
             "Rank correlation of σ with the error",
             "spearman",
             rows="function",
             columns="encoding",
-            paper=paper.TABLE1_SPEARMAN,
-            labels=labels.LABELS,
+            paper=paper_values.TABLE1_SPEARMAN,
         ),
     ),
     figures=figures.table1_figures,

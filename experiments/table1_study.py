@@ -5,11 +5,11 @@ The paper gives neither. The seeds are others than those of `table1`.
 
 from __future__ import annotations
 
-from experiments import labels
 from experiments.data.functions import FUNCTIONS
+from experiments.display_names import DISPLAY_NAMES
 from experiments.runner import Cell, Experiment, Outcome
 from experiments.table1 import DIMENSIONS, ENCODINGS, measure
-from experiments.views import TableView
+from experiments.tables import TableSpec
 
 SEEDS = {"quick": range(100, 101), "paper": range(100, 103)}
 SIZES = {"quick": (200,), "paper": (100, 200, 500, 1000, 2000)}
@@ -42,11 +42,11 @@ def run(cell: Cell, profile: str) -> Outcome:
     return measure(cell, n_train=cell["n_train"], n_test=N_TEST, n_train_anchors="auto", share=cell["share"])
 
 
-def _views() -> tuple[TableView, ...]:
+def _views() -> tuple[TableSpec, ...]:
     names = {"r2": "R²", "spearman": "Rank correlation of σ with the error"}
     return tuple(
-        TableView(
-            f"{name}, {labels.ENCODINGS[encoding]}, on {share:.0%} of the domain, by training points",
+        TableSpec(
+            f"{name}, {DISPLAY_NAMES[encoding]}, on {share:.0%} of the domain, by training points",
             metric,
             "function",
             "n_train",

@@ -15,10 +15,9 @@ from sklearn.model_selection import KFold
 
 from deltauq.estimators import AnchoredRegressor
 from deltauq.metrics import mae, spearman
-from experiments import labels
 from experiments.runner import Cell, Experiment, Outcome
 from experiments.table2 import N_TREES, REGRESSION, REGRESSION_NAMES, openml_table, split
-from experiments.views import TableView
+from experiments.tables import TableSpec
 
 SEEDS = {200: range(5), 2000: range(2)}
 FOLDS = {200: 4, 2000: 4}
@@ -96,10 +95,10 @@ def run(cell: Cell, profile: str) -> Outcome:
     return Outcome({"mae": float(np.mean(errors)), "spearman": float(np.mean(ranks))})
 
 
-def _views(size: int) -> tuple[TableView, ...]:
+def _views(size: int) -> tuple[TableSpec, ...]:
     metrics: tuple[Any, ...] = (("spearman", "Spearman(σ, |error|)", "max"), ("mae", "MAE", "min"))
     return tuple(
-        TableView(
+        TableSpec(
             f"{title}, {size} rows, {pairing} pairing, by anchors a row meets",
             metric,
             "dataset",
@@ -107,24 +106,22 @@ def _views(size: int) -> tuple[TableView, ...]:
             best=best,
             where={"n_train": size, "pairing": pairing, "n_anchors": N_ANCHORS, "partition": None},
             mean_over=REGRESSION_NAMES if metric == "spearman" else (),
-            labels=labels.LABELS,
         )
         for metric, title, best in metrics
         for pairing in ("shared", "random")
     )
 
 
-def _partitions() -> tuple[TableView, ...]:
+def _partitions() -> tuple[TableSpec, ...]:
     """Return what the further partitions say of the candidates, each by itself."""
     return tuple(
-        TableView(
+        TableSpec(
             f"Spearman(σ, |error|), 200 rows, shared pairing, partition {partition} into folds",
             "spearman",
             "dataset",
             "n_train_anchors",
             where={"partition": partition},
             mean_over=REGRESSION_NAMES,
-            labels=labels.LABELS,
         )
         for partition in MORE_PARTITIONS["paper"]
     )

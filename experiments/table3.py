@@ -10,12 +10,13 @@ import numpy as np
 
 from deltauq import plots
 from deltauq.plots.page import Figure
-from experiments import labels, paper
+from experiments import paper_values
+from experiments.bo_loop import MakeSurrogate, measured, shared_runs
 from experiments.data.functions import MAXIMISATIONS
+from experiments.display_names import DISPLAY_NAMES
 from experiments.results import ResultLine
 from experiments.runner import Cell, Experiment, Outcome
-from experiments.sequential import MakeSurrogate, measured, shared_runs
-from experiments.views import TableView
+from experiments.tables import TableSpec
 
 if TYPE_CHECKING:
     from botorch.models.model import Model
@@ -116,14 +117,14 @@ def draw(lines: Sequence[ResultLine]) -> list[Figure]:
                 curves.setdefault(line.cell["method"], []).append(line.details["best_so_far"])
         steps = np.arange(0, len(next(iter(curves.values()))[0]), SHOWN_STEPS)
         series = {
-            labels.LABELS.get(method, method): (np.mean(found, axis=0)[steps], np.std(found, axis=0)[steps])
+            DISPLAY_NAMES.get(method, method): (np.mean(found, axis=0)[steps], np.std(found, axis=0)[steps])
             for method, found in curves.items()
         }
         maximum = round(MAXIMISATIONS[function].maximum, 6) + 0.0  # neither -1e-31 nor -0
         drawn.append(
             Figure(
                 plots.line_plot(steps, series, x_title="steps", y_title="best value so far"),
-                f"Convergence, {labels.LABELS.get(function, function)}",
+                f"Convergence, {DISPLAY_NAMES.get(function, function)}",
                 f"Mean and standard deviation over the seeds; the largest value is {maximum:.4g}.",
                 height=480,
             )
@@ -138,21 +139,19 @@ EXPERIMENT = Experiment(
     cells,
     run,
     tables=(
-        TableView(
+        TableSpec(
             "Best value found",
             "best",
             rows="function",
             columns="method",
-            paper=paper.TABLE3_BEST,
-            labels=labels.LABELS,
+            paper=paper_values.TABLE3_BEST,
             note="Largest values: 0 (Booth, Lévi, Ackley), 0.950 (Multi-Optima) and 7.623 (Sinusoid).",
         ),
-        TableView(
+        TableSpec(
             "Best value so far, mean over the steps",
             "auc_best",
             rows="function",
             columns="method",
-            labels=labels.LABELS,
             note="The area under the curve of convergence: a method that is early is above one that is late.",
         ),
     ),

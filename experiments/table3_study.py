@@ -9,12 +9,11 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from experiments import labels
+from experiments.bo_loop import MakeSurrogate, measured, shared_runs
 from experiments.data.functions import OTHER_MAXIMISATIONS
 from experiments.runner import Cell, Experiment, Outcome
-from experiments.sequential import MakeSurrogate, measured, shared_runs
 from experiments.table3 import surrogate_maker
-from experiments.views import TableView
+from experiments.tables import TableSpec
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -167,14 +166,13 @@ def anchored_maker(setting: Setting) -> MakeSurrogate:
     return make
 
 
-def _view(title: str, stage: str, dimension: int) -> TableView:
-    return TableView(
+def _view(title: str, stage: str, dimension: int) -> TableSpec:
+    return TableSpec(
         title,
         ("auc_progress", "progress", "log_regret"),
         rows="method",
         best=None,
         where={"round": stage, "dimension": dimension},
-        labels=labels.LABELS,
         note=(
             "progress: share of the way from the best initial value to the maximum; auc_progress: its mean "
             "over the steps; log_regret: log10 of the share that is left. Means over the functions."
@@ -194,13 +192,12 @@ EXPERIMENT = Experiment(
         _view("Fresh seeds, two inputs", "confirm", 2),
         _view("Fresh seeds, one input", "confirm", 1),
         *(
-            TableView(
+            TableSpec(
                 f"{title}, by function",
                 metric,
                 rows="function",
                 columns="method",
                 where={"round": "choose"},
-                labels=labels.LABELS,
             )
             for metric, title in (("auc_progress", "Mean progress over the steps"), ("progress", "Progress"))
         ),

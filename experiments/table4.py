@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from deltauq.plots.page import Figure
-from experiments import labels, paper
-from experiments.artifacts import shared_arrays
+from experiments import paper_values
+from experiments.cache import shared_arrays
 from experiments.digit_runs import (
     Size,
     classifier,
@@ -21,10 +21,11 @@ from experiments.digit_runs import (
     starts,
     thickness,
 )
+from experiments.display_names import DISPLAY_NAMES
 from experiments.plots import contact_sheet
 from experiments.results import ResultLine
 from experiments.runner import Cell, Experiment, Outcome
-from experiments.views import TableView
+from experiments.tables import TableSpec
 
 METHODS = ("plain", "mc-dropout", "ensemble", "delta-uq")
 TARGETS = (150, 175, 200, 225, 250)
@@ -189,7 +190,7 @@ def figures(lines: Sequence[ResultLine]) -> list[Figure]:
     return [
         Figure(
             contact_sheet(_as_ink(rows.values()), [str(target) for target in rows], [""] * N_PICTURES),
-            labels.LABELS[method],
+            DISPLAY_NAMES[method],
             "Rows: target thickness. The first digits found, of the first seed; none is left out.",
             height=280,
         )
@@ -209,63 +210,57 @@ EXPERIMENT = Experiment(
     cells,
     run,
     tables=(
-        TableView(
+        TableSpec(
             "How far the mean thickness of the digits is from the target",
             "bias",
             "target",
             "method",
             best="min",
-            paper=paper.TABLE4_BIAS,
-            labels=labels.LABELS,
+            paper=paper_values.TABLE4_BIAS,
         ),
-        TableView(
+        TableSpec(
             "Mean thickness of the digits, in pixels brighter than 0.2",
             "thickness",
             "target",
             "method",
             best=None,
-            paper=paper.TABLE4_THICKNESS,
+            paper=paper_values.TABLE4_THICKNESS,
             digits=4,
-            labels=labels.LABELS,
         ),
-        TableView(
+        TableSpec(
             "Standard deviation of thickness over the digits of a target",
             "thickness_std",
             "target",
             "method",
             best=None,
-            labels=labels.LABELS,
         ),
-        TableView(
+        TableSpec(
             "How far a digit is from the target, on average",
             "miss",
             "target",
             "method",
             best="min",
-            labels=labels.LABELS,
         ),
-        TableView(
+        TableSpec(
             "Share of digits that a classifier recognises with a confidence over 0.9",
             "recognised",
             "target",
             "method",
             best="max",
-            labels=labels.LABELS,
         ),
-        TableView(
+        TableSpec(
             "Diversity: mean distance between two digits of one target",
             "diversity",
             "target",
             "method",
             best="max",
-            labels=labels.LABELS,
         ),
-        TableView(
+        TableSpec(
             "Time of the search",
             ("search_seconds", "cost"),
             "method",
             best=None,
-            labels={**labels.LABELS, "search_seconds": "seconds", "cost": "times plain"},
+            labels={"search_seconds": "seconds", "cost": "times plain"},
             note="On a GPU that trainings share at the same time, so that times vary: "
             "`benchmarks/bench_inverse.py` compares the methods in turns.",
         ),

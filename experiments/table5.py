@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from experiments import labels, paper
+from experiments import paper_values
 from experiments.image_kinds import (
     NETWORK,
     READ_TWICE,
@@ -18,7 +18,8 @@ from experiments.image_kinds import (
 )
 from experiments.image_runs import logits
 from experiments.image_sets import pictures
-from experiments.judgements import (
+from experiments.runner import Cell, Experiment, Outcome
+from experiments.scoring import (
     Judge,
     energy,
     first_alone,
@@ -28,8 +29,7 @@ from experiments.judgements import (
     separation,
     spread_scaled,
 )
-from experiments.runner import Cell, Experiment, Outcome
-from experiments.views import TableView
+from experiments.tables import TableSpec
 
 MASK = 0.25
 DROPOUT = 0.1
@@ -126,15 +126,14 @@ def run_of(kind: Kind, schedule: str, seed: int, profile: str) -> Run:
     return Run(replace(kind, network=NETWORK[profile]), words, seed, profile)
 
 
-def _table(title: str, schedule: str) -> TableView:
-    return TableView(
+def _table(title: str, schedule: str) -> TableSpec:
+    return TableSpec(
         title,
         ("auroc", "aupr", "fpr95", "accuracy", "ece"),
         "method",
         best=None,
-        paper=paper.TABLE5 if schedule == "steps" else {},
+        paper=paper_values.TABLE5 if schedule == "steps" else {},
         where={"schedule": schedule},
-        labels=labels.LABELS,
         note="SVHN: the first 10,000 of its 26,032 test images.",
     )
 

@@ -14,10 +14,9 @@ from deltauq.calibration import ConformalRegressor, GaussianScaler
 from deltauq.core import Posterior
 from deltauq.data import UCI, SplitTable, load_uci
 from deltauq.metrics import coverage, crps, gaussian_nll, mae, rmse, spearman, width
-from experiments import labels
 from experiments.runner import Cell, Experiment, Outcome
 from experiments.table2 import full_pairs
-from experiments.views import TableView
+from experiments.tables import TableSpec
 
 NETWORKS = {"1x50": (50,), "3x128": (128, 128, 128)}
 LARGE = 2000
@@ -315,13 +314,13 @@ _NAMES = {
     "svi": "SVI",
     "gp": "GP",
 }
-_LABELS = {**labels.LABELS, **_NAMES, "anchored-forest": "anchored forest"}
+_LABELS = {**_NAMES, "anchored-forest": "anchored forest"}
 
 
-def _views(metric: str, title: str, best: Any, **words: Any) -> tuple[TableView, ...]:
+def _views(metric: str, title: str, best: Any, **words: Any) -> tuple[TableSpec, ...]:
     """Return a table for each network, and one for the methods without."""
     return tuple(
-        TableView(
+        TableSpec(
             f"{title}, {'without a network' if network == 'none' else f'network {network}'}",
             metric,
             "dataset",

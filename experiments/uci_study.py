@@ -10,8 +10,8 @@ import numpy as np
 
 from deltauq.data import UCI
 from experiments.runner import Cell, Experiment, Outcome
+from experiments.tables import TableSpec
 from experiments.uci import N_SAMPLES, NETWORKS, AnchoredPerceptron, WithLoss, measure, uci_table
-from experiments.views import TableView
 
 FOUR: dict[str, Any] = {"init": "pretrained", "per_step": 4}
 ANCHORED: dict[str, dict[str, Any]] = {
@@ -96,7 +96,7 @@ EXPERIMENT = Experiment(
     cells,
     run,
     tables=tuple(
-        TableView(
+        TableSpec(
             f"{metric}, network {network}",
             metric,
             "dataset",

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from experiments import ResultLine, ResultStore, get_experiment
-from experiments.page import render_results
-from experiments.summary import take_account
+from experiments.report import render_results
+from experiments.summary import load_results
 
 METRICS = {
     "table1": ("r2", "spearman"),
@@ -18,7 +18,7 @@ def page_file(tmp_path_factory):
     """A results page made from invented lines of two experiments."""
     folder = tmp_path_factory.mktemp("results")
     rng = np.random.default_rng(0)
-    accounts = []
+    loaded = []
     for name, metrics in METRICS.items():
         experiment, store = get_experiment(name), ResultStore(folder / f"{name}.jsonl")
         for cell in experiment.cells("paper"):
@@ -26,9 +26,9 @@ def page_file(tmp_path_factory):
             if cell.get("method") == "plain":
                 values = {key: values[key] for key in ("mae", "rmse")}
             store.append(ResultLine(name, experiment.version, "paper", cell, values, 0.1, hardware="box"))
-        accounts.append(take_account(experiment, store, "paper"))
+        loaded.append(load_results(experiment, store, "paper"))
     file = folder / "results.html"
-    file.write_text(render_results(accounts), encoding="utf-8")
+    file.write_text(render_results(loaded), encoding="utf-8")
     return file
 
 

@@ -8,8 +8,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from experiments import cache as cache_module  # noqa: E402
 from experiments import (  # noqa: E402
-    artifacts,
     figure5,
     figure5_methods,
     image_kinds,
@@ -19,9 +19,9 @@ from experiments import (  # noqa: E402
 )
 from experiments.image_kinds import Anchors, Kind, Run, Schedule  # noqa: E402
 from experiments.image_sets import Pictures  # noqa: E402
-from experiments.result_tables import make_grid  # noqa: E402
 from experiments.results import ResultLine, ResultStore  # noqa: E402
 from experiments.summary import summarise  # noqa: E402
+from experiments.tables import make_grid  # noqa: E402
 
 SHORT = Schedule(1, 0.05)
 VARIATIONAL = Kind("ResNet20", variational=True, raw=True)
@@ -35,7 +35,7 @@ def cache(tmp_path_factory):
 @pytest.fixture
 def tiny(cache, monkeypatch, data_dir):
     """Few images, one step; networks are shared by the tests of this file."""
-    monkeypatch.setattr(artifacts, "cache_dir", lambda: cache)
+    monkeypatch.setattr(cache_module, "cache_dir", lambda: cache)
     monkeypatch.setitem(image_sets.SIZES, "quick", (64, 24))
     monkeypatch.setitem(image_sets.HELD_OUT, "quick", 24)
     monkeypatch.setitem(image_kinds.SCHEDULES, "quick", {"long": SHORT})
@@ -145,7 +145,7 @@ def test_medians_and_details_say_the_same(monkeypatch):
 
 
 def test_one_training_serves_all_that_is_fitted_on_images_held_out(tiny, monkeypatch, tmp_path):
-    monkeypatch.setattr(artifacts, "cache_dir", lambda: tmp_path)
+    monkeypatch.setattr(cache_module, "cache_dir", lambda: tmp_path)
     seen = []
     real = figure5.pictures
     monkeypatch.setattr(figure5, "pictures", lambda name, profile: seen.append(name) or real(name, profile))

@@ -11,7 +11,6 @@ from deltauq.nn.training import Batch  # noqa: E402
 from experiments import (  # noqa: E402
     ablation_anchors_images,
     ablation_prior,
-    artifacts,
     beyond,
     image_kinds,
     image_networks,
@@ -19,6 +18,7 @@ from experiments import (  # noqa: E402
     image_sets,
     table5,
 )
+from experiments import cache as cache_module  # noqa: E402
 from experiments.image_kinds import Anchors, Kind, Run, Schedule  # noqa: E402
 
 PLAIN = Kind("ResNet20")
@@ -34,7 +34,7 @@ def cache(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def tiny(cache, monkeypatch, data_dir):
     """Few images, one step; networks are shared by the tests of this file."""
-    monkeypatch.setattr(artifacts, "cache_dir", lambda: cache)
+    monkeypatch.setattr(cache_module, "cache_dir", lambda: cache)
     monkeypatch.setitem(image_sets.SIZES, "quick", (64, 24))
     monkeypatch.setitem(image_sets.HELD_OUT, "quick", 24)
     monkeypatch.setitem(

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from experiments.results import ResultStore
-from experiments.runner import Experiment, Outcome, chosen, run_experiment
+from experiments.runner import Experiment, Outcome, run_experiment, select_cells
 
 PROGRAM = """
 import sys, time
@@ -90,12 +90,12 @@ def test_a_killed_run_is_resumed_and_nothing_is_repeated(tmp_path, n_jobs):
 
 def test_only_some_cells_are_run_where_asked():
     cells = [{"method": method, "seed": seed} for method in "ab" for seed in range(2)]
-    assert chosen(cells, {"method": "a", "seed": "1"}) == [{"method": "a", "seed": 1}]
-    assert chosen(cells, None) == cells
+    assert select_cells(cells, {"method": "a", "seed": "1"}) == [{"method": "a", "seed": 1}]
+    assert select_cells(cells, None) == cells
     with pytest.raises(ValueError, match="'colour'"):
-        chosen(cells, {"colour": "red"})
+        select_cells(cells, {"colour": "red"})
     with pytest.raises(ValueError, match="'c'"):
-        chosen(cells, {"method": "c"})
+        select_cells(cells, {"method": "c"})
 
 
 def test_only_some_cells_are_run_though_others_are_pending(tmp_path):

@@ -1,4 +1,4 @@
-"""Summaries of result lines, and the account of what a results file holds."""
+"""Summaries of result lines, and the results of what a results file holds."""
 
 import json
 import math
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from experiments import ResultLine, ResultStore, get_experiment, table1
 from experiments.figures import relative_to
-from experiments.summary import summarise, take_account
+from experiments.summary import load_results, summarise
 
 
 def line(cell, metrics, **changes):
@@ -71,10 +71,10 @@ def test_what_is_not_finite_shows_in_the_mean_and_is_null_in_json(bad, tmp_path)
         store.append(
             line(cell, {"r2": value}, experiment="table1", version=experiment.version, profile="paper")
         )
-    account = take_account(experiment, store, "paper")
-    (summary,) = account.summaries()
+    results = load_results(experiment, store, "paper")
+    (summary,) = results.summaries()
     assert not math.isfinite(summary.metrics["r2"].mean)
-    text = json.dumps(account.as_json(), allow_nan=False)
+    text = json.dumps(results.as_json(), allow_nan=False)
     assert json.loads(text)["summary"][0]["metrics"]["r2"] == {"mean": None, "std": None, "count": 2}
 
 
@@ -93,20 +93,20 @@ def test_an_account_tells_valid_lines_from_all_others(tmp_path):
     store.append(line(quick[0], metrics, **{**words, "experiment": "other"}))
     with store.path.open("a") as file:
         file.write('\n[1, 2]\n{"experiment": "table1", "metr')
-    account = take_account(experiment, store, "quick")
-    assert [each.cell for each in account.lines] == quick[:2]
-    assert account.lines[0].metrics == metrics
-    assert (account.missing, account.stale, account.foreign, account.unreadable) == (len(quick) - 2, 1, 2, 2)
-    assert account.provenance() == {"commit": ["abc"], "hardware": ["box"], "versions": [""]}
-    assert account.seconds() == 2.0
-    status = account.status()
+    results = load_results(experiment, store, "quick")
+    assert [each.cell for each in results.lines] == quick[:2]
+    assert results.lines[0].metrics == metrics
+    assert (results.missing, results.stale, results.foreign, results.unreadable) == (len(quick) - 2, 1, 2, 2)
+    assert results.provenance() == {"commit": ["abc"], "hardware": ["box"], "versions": [""]}
+    assert results.seconds() == 2.0
+    status = results.status()
     assert "2 lines," in status and "1 stale line ignored" in status and "2 foreign lines ignored" in status
 
 
 def test_an_account_of_nothing(tmp_path):
-    account = take_account(get_experiment("table1"), ResultStore(tmp_path / "no.jsonl"), "quick")
-    assert account.lines == [] and account.missing == len(table1.cells("quick"))
-    assert (account.stale, account.foreign, account.unreadable) == (0, 0, 0)
+    results = load_results(get_experiment("table1"), ResultStore(tmp_path / "no.jsonl"), "quick")
+    assert results.lines == [] and results.missing == len(table1.cells("quick"))
+    assert (results.stale, results.foreign, results.unreadable) == (0, 0, 0)
 
 
 def test_ratios_are_taken_seed_by_seed():

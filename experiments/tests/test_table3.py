@@ -13,11 +13,11 @@ from deltauq.bo import AnchoredSurrogate, GPSurrogate
 from deltauq.bo.posteriors import independent
 from deltauq.nn import MLP
 from deltauq.nn.training import Recipe
-from experiments import ResultStore, run_experiment, sequential, table3, table3_study
+from experiments import ResultStore, bo_loop, run_experiment, table3, table3_study
+from experiments.bo_loop import N_INITIAL, measured, optimise, propose
 from experiments.data.functions import MAXIMISATIONS, OTHER_MAXIMISATIONS, Maximisation
-from experiments.result_tables import make_grid
-from experiments.sequential import N_INITIAL, measured, optimise, propose
 from experiments.summary import summarise
+from experiments.tables import make_grid
 
 BOWL = Maximisation(lambda x: np.sum((x - 0.25) ** 2, axis=1), -1.0, 1.0, (0.25, 0.25), sign=-1)
 
@@ -118,7 +118,7 @@ def test_quick_profiles_run_and_share_what_they_compute(experiment, tmp_path, mo
         computed.append(len(runs))
         return optimise(runs, make, n_steps)
 
-    monkeypatch.setattr(sequential, "optimise", counting)
+    monkeypatch.setattr(bo_loop, "optimise", counting)
     lines = list(run_experiment(experiment, ResultStore(tmp_path / "lines.jsonl"), "quick"))
     assert len(lines) == len(experiment.cells("quick"))
     assert sum(computed) == len(lines), "every cell is computed once, with the others of its group"

@@ -1,134 +1,176 @@
-"""The experiments themselves, on a few cells."""
+import math
 
-import dataclasses
-import subprocess
-import sys
-
-import numpy as np
 import pytest
+from rich.console import Console
 
-from experiments import (
-    NAMES,
-    ResultStore,
-    ablation_anchors,
-    bases,
-    figure2,
-    get_experiment,
-    table1,
-    table2,
-    table2_study,
+from deltauq.plots.page import Section, render_page
+from experiments.summary import Spread, Summary
+from experiments.tables import TableSpec, escape_latex, make_grid, to_html, to_latex, to_markdown, to_rich
+
+
+def summary(row, column, mean, std=math.nan, **words):
+    return Summary({"set": row, "way": column, **words}, {"m": Spread(mean, std, 5)})
+
+
+@pytest.fixture
+def summaries():
+    return [
+        summary(1, "new", 0.8904, 0.0101),
+        summary(1, "old", 0.5, 0.25),
+        summary(2, "new", -0.0004, 0.1),
+        Summary({"set": 2, "way": "old"}, {"other": Spread(1.0, 1.0, 2)}),
+    ]
+
+
+@pytest.fixture
+def spec():
+    return TableSpec(
+        "R² & more",
+        "m",
+        rows="set",
+        columns="way",
+        paper={("1", "new"): 0.867, ("2", "old"): 0.4},
+        labels={"new": "new_way", "set": "data set"},
+        note="50 % of | it.",
+    )
+
+
+def test_markdown(spec, summaries):
+    assert to_markdown(make_grid(spec, summaries)) == (
+        "**R² & more**\n\n"
+        "| data set | new_way | old |\n"
+        "| --- | ---: | ---: |\n"
+        "| 1 | **0.890 ± 0.010** (paper 0.867) | 0.500 ± 0.250 |\n"
+        "| 2 | 0.000 ± 0.100 | – (paper 0.4) |\n\n"
+        "50 % of | it."
+    )
+
+
+def test_latex(spec, summaries):
+    assert to_latex(make_grid(spec, summaries)) == (
+        "\\begin{table}\n"
+        "\\centering\n"
+        "\\caption{R$^2$ \\& more. In parentheses: the paper's figure. 50 \\% of $|$ it.}\n"
+        "\\begin{tabular}{lrr}\n"
+        "\\toprule\n"
+        "data set & new\\_way & old \\\\\n"
+        "\\midrule\n"
+        "1 & \\textbf{0.890 $\\pm$ 0.010} (0.867) & 0.500 $\\pm$ 0.250 \\\\\n"
+        "2 & 0.000 $\\pm$ 0.100 & -- (0.4) \\\\\n"
+        "\\bottomrule\n"
+        "\\end{tabular}\n"
+        "\\end{table}"
+    )
+
+
+def test_latex_commands_are_spelt_out():
+    assert (
+        escape_latex(r"\input{x}~^$#") == r"\textbackslash{}input\{x\}\textasciitilde{}\textasciicircum{}\$\#"
+    )
+
+
+def test_html_bolds_the_best_and_sets_the_paper_below(spec, summaries):
+    table = to_html(make_grid(spec, summaries))
+    assert table.rows == [
+        ["1", "0.890 ± 0.010\npaper 0.867", "0.500 ± 0.250"],
+        ["2", "0.000 ± 0.100", "–\npaper 0.4"],
+    ]
+    assert table.bold == {(0, 1)}
+    page = render_page("t", "l", [Section("s", [table])])
+    assert '<td class="number"><b>0.890 ± 0.010</b><br><small>paper 0.867</small></td>' in page
+    assert page.count('<td class="number">') == 6  # the row names are numbers too
+
+
+@pytest.mark.parametrize("width", [30, 40, 200])
+def test_no_figure_is_broken_in_a_narrow_terminal(spec, summaries, width):
+    grid = make_grid(spec, summaries)
+    pieces = to_rich(grid, width)
+    assert len(pieces) == (1 if width == 200 else 2)
+    console = Console(width=width, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+    with console.file:
+        for piece in pieces:
+            console.print(piece)
+        text = console.export_text()
+    assert max(map(len, text.splitlines())) <= width
+    for figure in ("0.890 ± 0.010", "(0.867)", "0.500 ± 0.250", "0.000 ± 0.100", "new_way", "old"):
+        assert figure in text
+    assert text.count("R² & more") == 1
+
+
+def test_the_smallest_is_best_for_errors_and_nobody_where_there_is_no_best(summaries):
+    def best(which):
+        grid = make_grid(TableSpec("t", "m", rows="set", columns="way", best=which), summaries)
+        return [[cell.best for cell in cells] for _, cells in grid.rows]
+
+    assert best("max") == [[True, False], [False, False]]
+    assert best("min") == [[False, True], [False, False]]  # a lone figure is the best of nothing
+    assert best(None) == [[False, False], [False, False]]
+
+
+def test_equal_figures_are_best_together_and_what_is_no_number_never_is():
+    cells = [summary(1, "a", 2.0), summary(1, "b", 2.0), summary(1, "c", math.nan), summary(1, "d", 1.0)]
+    ((_, row),) = make_grid(TableSpec("t", "m", rows="set", columns="way"), cells).rows
+    assert [cell.best for cell in row] == [True, True, False, False]
+    assert [cell.ours for cell in row] == ["2.00", "2.00", "nan", "1.00"]
+
+
+@pytest.mark.parametrize(
+    ("values", "digits", "shown"),
+    [
+        ((0.8903, 0.021), 3, ["0.890", "0.021"]),
+        ((628.03, 767.96), 3, ["628", "768"]),
+        ((1234.5, 3.0), 3, ["1234", "3"]),
+        ((0.000153, 0.00017), 3, ["0.000153", "0.000170"]),
+        ((11.444, 9.27), 2, ["11", "9"]),
+        ((-0.0001, 1.0), 3, ["0.00", "1.00"]),
+        ((-0.25, 0.0), 2, ["−0.25", "0.00"]),
+        ((-0.5, 1.0), 2, ["−0.5", "1.0"]),
+        ((0.0, 0.0), 3, ["0.00", "0.00"]),
+        ((1.5e-9, 2e-10), 2, ["1.5e-09", "2.0e-10"]),
+    ],
 )
-from experiments.__main__ import main
+def test_a_row_has_the_digits_of_its_largest_figure(values, digits, shown):
+    cells = [summary("row", name, value) for name, value in zip("ab", values, strict=True)]
+    grid = make_grid(TableSpec("t", "m", rows="set", columns="way", digits=digits), cells)
+    assert [cell.ours for cell in grid.rows[0][1]] == shown
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("profile", ["quick", "paper"])
-def test_cells_are_different_and_plain(name, profile):
-    experiment = get_experiment(name)
-    cells = experiment.cells(profile)
-    assert len({experiment.key(cell, profile) for cell in cells}) == len(cells) > 0
+def test_metrics_stand_in_the_view_s_order_each_with_its_own_digits():
+    def of(row, **metrics):
+        return Summary({"set": row}, {name: Spread(value, math.nan, 1) for name, value in metrics.items()})
+
+    found = [of(1, error=0.0123, seconds=47.71), of(2, error=0.45, share=0.5, seconds=5.7)]
+    spec = TableSpec("t", ("error", "share", "seconds"), "set", best=None)
+    grid = make_grid(spec, found)
+    assert grid.columns == ("error", "share", "seconds")
+    assert [[cell.mean for cell in cells] for _, cells in grid.rows] == [
+        ["0.012", "–", "47.7"],
+        ["0.450", "0.500", "5.7"],
+    ]
 
 
-def test_an_unknown_experiment_is_named():
-    with pytest.raises(ValueError, match="'table9'"):
-        get_experiment("table9")
+def test_the_mean_row_is_over_the_named_rows_and_needs_all_of_them():
+    cells = [summary(row, way, row / 10, 0.1) for row in (1, 2, 3) for way in ("a", "b")][:-1]
+    paper = {(str(row), "a"): value for row, value in ((1, 0.5), (2, 0.6), (3, 0.8))} | {("1", "b"): 1.0}
+    spec = TableSpec("t", "m", rows="set", columns="way", mean_over=("1", "2", "3"), paper=paper)
+    name, (a, b) = make_grid(spec, cells).rows[-1]
+    assert name == "mean"
+    assert (a.ours, a.paper, a.best) == ("0.200", "0.633", False)  # alone in its row
+    assert (b.ours, b.paper) == ("–", "")
+    spec = TableSpec("t", "m", rows="set", columns="way", mean_over=("1", "2", "9"))
+    name, (a, b) = make_grid(spec, cells).rows[-1]
+    assert name == "mean of 2" and (a.ours, b.ours) == ("0.150", "0.150")
 
 
-def test_table1_tells_the_difference_from_the_trivial_encoding():
-    outcomes = {
-        encoding: table1.run({"function": "ackley-2d", "encoding": encoding, "seed": 0}, "quick").metrics
-        for encoding in ("identity", "difference")
-    }
-    assert outcomes["difference"]["spearman"] > outcomes["identity"]["spearman"] + 0.1
-    assert outcomes["difference"]["r2"] > outcomes["identity"]["r2"] - 0.03
+def test_configurations_that_share_a_cell_are_averaged_without_a_deviation():
+    cells = [summary(1, "a", 1.0, 0.1, size=10), summary(1, "a", 2.0, 0.1, size=20)]
+    spec = TableSpec("t", "m", rows="set", columns="way")
+    assert make_grid(spec, cells).rows[0][1][0].ours == "1.50"
+    spec = TableSpec("t", "m", rows="set", columns="way", where={"size": 20})
+    assert make_grid(spec, cells).rows[0][1][0].ours == "2.00 ± 0.10"
 
 
-def test_table2_splits_are_disjoint_and_the_same_for_all(data_dir):
-    table = table2.openml_table(216)
-    train, validation, test = table2.split(table, 3, None)
-    assert (len(train), len(validation)) == (200, 100)
-    assert len(np.unique(np.concatenate([train, validation, test]))) == len(table.y)
-    np.testing.assert_array_equal(train, table2.split(table, 3, 500)[0])
-
-
-@pytest.mark.parametrize("method", table2.METHODS)
-def test_table2_methods_run_on_a_real_table(method, data_dir):
-    if method in ("quantile-forest", "ngboost"):
-        pytest.importorskip(method.replace("-", "_"))
-    metrics = table2.run({"dataset": 216, "method": method, "seed": 0}, "quick").metrics
-    assert 0.001 < metrics["mae"] < 0.006
-    assert ("spearman" in metrics) == (method != "plain")
-
-
-def test_the_command_runs_and_resumes(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(table1, "DIMENSIONS", (2,))
-    monkeypatch.setattr(table1, "N_TRAIN", 50)
-    assert main(["table1", "--out", str(tmp_path)]) == 0
-    assert "6 of 6 cells" in capsys.readouterr().out
-    assert main(["table1", "--out", str(tmp_path)]) == 0
-    assert len(list(ResultStore(tmp_path / "table1.jsonl"))) == 6
-
-
-def test_missing_data_is_one_line_and_exit_code_two(tmp_path):
-    environment = {"DELTAUQ_CACHE": str(tmp_path), "DELTAUQ_DATA": str(tmp_path), "PATH": "/usr/bin:/bin"}
-    environment["SCIKIT_LEARN_DATA"] = str(tmp_path)
-    environment["http_proxy"] = environment["https_proxy"] = "http://127.0.0.1:9"
-    answer = subprocess.run(
-        [sys.executable, "-m", "experiments", "table2", "--out", str(tmp_path)],
-        capture_output=True,
-        text=True,
-        env=environment,
-    )
-    assert answer.returncode == 2
-    assert answer.stderr.count("\n") == 1 and "put it into" in answer.stderr
-
-
-@pytest.mark.parametrize("arguments", [["--jobs", "0"], ["--out", __file__]])
-def test_bad_arguments_are_exit_code_two(arguments, capsys):
-    try:
-        code = main(["table1", *arguments])
-    except SystemExit as exit_:
-        code = exit_.code
-    assert code == 2 and "Traceback" not in capsys.readouterr().err
-
-
-def test_figure2_doubts_boundaries_and_small_classes(monkeypatch):
-    monkeypatch.setattr(figure2, "GRID", np.linspace(-3.2, 3.2, 33))
-    apart = figure2.run({"layout": "separable", "seed": 0}, "quick")
-    assert apart.metrics["boundaries_over_centers"] > 3
-    nested = figure2.run({"layout": "nested", "seed": 0}, "quick")
-    assert min(nested.metrics["small_1"], nested.metrics["small_2"]) > nested.metrics["large"]
-    picture = apart.details
-    assert np.shape(picture["uncertainty"]) == (33, 33)
-    assert np.shape(picture["percent_by_anchor"]) == np.shape(picture["top_by_anchor"]) == (5, 17, 17)
-    assert np.min(picture["percent_by_anchor"]) >= 33 and np.max(picture["percent_by_anchor"]) <= 100
-
-
-@pytest.mark.parametrize("base", ["tree", "knn"])
-def test_bases_measure_plain_and_anchored_on_the_same_rows(base, data_dir):
-    metrics = bases.run({"dataset": 216, "base": base, "seed": 0}, "quick").metrics
-    assert metrics["mae_ratio"] == pytest.approx(metrics["mae_anchored"] / metrics["mae_plain"])
-    assert 0.001 < metrics["mae_plain"] < 0.01
-    assert metrics["spearman_anchored"] > 0
-
-
-def test_more_anchors_rank_better(data_dir):
-    few, many = (
-        ablation_anchors.run({"dataset": 41539, "n_anchors": n, "seed": 0}, "quick").metrics for n in (2, 50)
-    )
-    assert many["spearman"] > few["spearman"] and many["mae"] < few["mae"]
-
-
-def test_the_study_stays_inside_the_training_rows(data_dir, monkeypatch):
-    cell = {"n_train": 200, "dataset": 41539, "pairing": "random", "n_train_anchors": 20, "n_anchors": 20}
-    before = table2_study.run({**cell, "seed": 0}, "quick")
-    table = table2.openml_table(41539)
-    train, validation, test = table2.split(table, 0, None)
-    X, y = table.X.copy(), table.y.copy()
-    for rows in (validation, test):
-        X[rows], y[rows] = 1e6, -1e6
-    spoilt = dataclasses.replace(table, X=X, y=y)
-    monkeypatch.setattr(table2_study, "openml_table", lambda dataset: spoilt)
-    assert table2_study.run({**cell, "seed": 0}, "quick") == before
-    y[train[:20]] += 100
-    assert table2_study.run({**cell, "seed": 0}, "quick") != before
+def test_a_table_of_nothing_has_no_rows():
+    grid = make_grid(TableSpec("t", "absent", rows="set", columns="way"), [summary(1, "a", 1.0)])
+    assert grid.rows == () and grid.columns == ()
+    assert len(to_rich(grid, 80)) == 1

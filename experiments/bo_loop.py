@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from experiments.artifacts import shared_arrays
+from experiments.cache import shared_arrays
 from experiments.data.functions import Maximisation
 from experiments.runner import Outcome
 

@@ -1,4 +1,4 @@
-"""Names for readers: what tables and figures call the words of the cells."""
+"""Names of methods, datasets and metrics in tables and figures."""
 
 from __future__ import annotations
 
@@ -57,5 +57,5 @@ FUNCTIONS = {
 
 METRICS = {"auroc": "AUROC", "aupr": "AUPR", "fpr95": "FPR at 95 % TPR", "ece": "ECE"}
 
-LABELS = {**ENCODINGS, **METHODS, **METRICS, **DATASETS, **FUNCTIONS, "dataset": "data set"}
-"""Value of a word, or the word itself, to what is shown; what is not listed is shown as it is."""
+DISPLAY_NAMES = {**ENCODINGS, **METHODS, **METRICS, **DATASETS, **FUNCTIONS}
+"""Value of a cell to its name in tables and figures; other values are shown as they are."""

@@ -1,15 +1,16 @@
-"""Summaries as tables: for the terminal, for HTML pages, for Markdown and for LaTeX."""
+"""Tables made from result lines, for the terminal, HTML pages, Markdown and LaTeX."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
 from deltauq.plots.page import Table
-from experiments.views import Spread, Summary, TableView
+from experiments.display_names import DISPLAY_NAMES
+from experiments.summary import Spread, Summary
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
@@ -17,6 +18,49 @@ if TYPE_CHECKING:
 ABSENT = "–"
 MEAN_ROW = "mean"
 PAPER_NOTE = "In parentheses: the paper's figure."
+
+
+@dataclass(frozen=True)
+class TableSpec:
+    """One table made from result lines: a metric over two keys of the cells, or several metrics over one key.
+
+    The remaining keys are averaged over.
+
+    Attributes
+    ----------
+    title : str
+    metric : str or tuple of str
+        Several metrics are the columns themselves.
+    rows, columns : str
+        Keys of the cells; their values name the rows and the columns, in order of appearance.
+    best : {"max", "min"} or None
+        Which value of a row is set in bold.
+    paper : mapping of (row, column) to float
+        The paper's figures, shown beside ours.
+    where : mapping
+        Only cells with these values.
+    mean_over : tuple of str
+        Rows whose mean is added as a last row; none if empty.
+    digits : int
+        Significant digits of a row's largest value, or of a column's if the columns are metrics and ``best``
+        is None.
+    note : str
+        Shown under the table.
+    labels : mapping of str to str
+        Names of rows, columns and of the row key, in addition to `DISPLAY_NAMES`.
+    """
+
+    title: str
+    metric: str | tuple[str, ...]
+    rows: str
+    columns: str = ""
+    best: Literal["max", "min"] | None = "max"
+    paper: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    where: Mapping[str, Any] = field(default_factory=dict)
+    mean_over: tuple[str, ...] = ()
+    digits: int = 3
+    note: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -60,47 +104,48 @@ class Grid:
         return any(cell.paper for _, cells in self.rows for cell in cells)
 
 
-def make_grid(view: TableView, summaries: Sequence[Summary]) -> Grid:
-    """Return the table that a view makes of summaries.
+def make_grid(spec: TableSpec, summaries: Sequence[Summary]) -> Grid:
+    """Return the table of a specification.
 
     A cell that several configurations fall into shows the mean of their means, without a standard deviation:
     they differ by more than the seed. Rows and columns without any figure are left out.
 
     Parameters
     ----------
-    view : TableView
+    spec : TableSpec
     summaries : sequence of Summary
 
     Returns
     -------
     grid : Grid
     """
-    values = _values(view, summaries)
+    values = _values(spec, summaries)
+    labels = {**DISPLAY_NAMES, **spec.labels}
     rows, columns = (list(dict.fromkeys(key[axis] for key in values)) for axis in (0, 1))
-    if not isinstance(view.metric, str):
-        columns = [name for name in view.metric if name in columns]
-    paper = dict(view.paper)
-    names = [view.labels.get(row, row) for row in rows]
-    if averaged := [row for row in rows if row in view.mean_over]:
+    if not isinstance(spec.metric, str):
+        columns = [name for name in spec.metric if name in columns]
+    paper = dict(spec.paper)
+    names = [labels.get(row, row) for row in rows]
+    if averaged := [row for row in rows if row in spec.mean_over]:
         values |= _mean_row(averaged, columns, {key: value.mean for key, value in values.items()})
         paper |= {
-            key: float(f"{value.mean:.{view.digits}g}")
+            key: float(f"{value.mean:.{spec.digits}g}")
             for key, value in _mean_row(averaged, columns, paper).items()
         }
         rows, names = [*rows, MEAN_ROW], [*names, _mean_name(averaged, rows)]
     table = [[values.get((row, column)) for column in columns] for row in rows]
     return Grid(
-        view.title,
-        view.labels.get(view.rows, view.rows),
-        tuple(view.labels.get(column, column) for column in columns),
+        spec.title,
+        labels.get(spec.rows, spec.rows),
+        tuple(labels.get(column, column) for column in columns),
         tuple(
             (
                 name,
-                _cells(of_row, [paper.get((row, column)) for column in columns], shows, view.best),
+                _cells(of_row, [paper.get((row, column)) for column in columns], shows, spec.best),
             )
-            for row, name, of_row, shows in zip(rows, names, table, _formatters(table, view), strict=True)
+            for row, name, of_row, shows in zip(rows, names, table, _formatters(table, spec), strict=True)
         ),
-        view.note,
+        spec.note,
     )
 
 
@@ -220,27 +265,27 @@ def _rich_table(grid: Grid, columns: range) -> RichTable:
     return table
 
 
-def _values(view: TableView, summaries: Iterable[Summary]) -> dict[tuple[str, str], Spread]:
-    """Return what falls into each cell of the table, by the values of the two words."""
-    found: dict[tuple[str, str], list[Spread]] = {}
+def _values(spec: TableSpec, summaries: Iterable[Summary]) -> dict[tuple[str, str], Spread]:
+    """Return what falls into each cell of the table, by row and column."""
+    spreads: dict[tuple[str, str], list[Spread]] = {}
     for summary in summaries:
         cell = summary.cell
-        wanted = all(cell.get(word) == value for word, value in view.where.items())
-        if wanted and view.rows in cell:
-            for column, spread in _columns(view, summary):
-                found.setdefault((str(cell[view.rows]), column), []).append(spread)
+        selected = all(cell.get(key) == value for key, value in spec.where.items())
+        if selected and spec.rows in cell:
+            for column, spread in _columns(spec, summary):
+                spreads.setdefault((str(cell[spec.rows]), column), []).append(spread)
     return {
-        key: spreads[0] if len(spreads) == 1 else _mean_of(spread.mean for spread in spreads)
-        for key, spreads in found.items()
+        key: several[0] if len(several) == 1 else _mean_of(spread.mean for spread in several)
+        for key, several in spreads.items()
     }
 
 
-def _columns(view: TableView, summary: Summary) -> list[tuple[str, Spread]]:
+def _columns(spec: TableSpec, summary: Summary) -> list[tuple[str, Spread]]:
     """Return the columns that a summary has a figure for: one, or one for each of several metrics."""
-    if not isinstance(view.metric, str):
-        return [(name, summary.metrics[name]) for name in view.metric if name in summary.metrics]
-    if view.columns in summary.cell and view.metric in summary.metrics:
-        return [(str(summary.cell[view.columns]), summary.metrics[view.metric])]
+    if not isinstance(spec.metric, str):
+        return [(name, summary.metrics[name]) for name in spec.metric if name in summary.metrics]
+    if spec.columns in summary.cell and spec.metric in summary.metrics:
+        return [(str(summary.cell[spec.columns]), summary.metrics[spec.metric])]
     return []
 
 
@@ -291,13 +336,13 @@ def _best(means: Sequence[float], which: str | None) -> float | None:
     return max(means) if which == "max" else min(means)
 
 
-def _formatters(table: list[list[Spread | None]], view: TableView) -> list[list[Callable[[float], str]]]:
+def _formatters(table: list[list[Spread | None]], spec: TableSpec) -> list[list[Callable[[float], str]]]:
     """Return what writes the figures of each row, column by column."""
     n_columns = len(table[0]) if table else 0
     # Metrics with nothing to choose between them have scales of their own.
-    if n_columns > 1 and not isinstance(view.metric, str) and view.best is None:
-        return [[_formatter(column, view.digits) for column in zip(*table, strict=True)]] * len(table)
-    return [[_formatter(row, view.digits)] * n_columns for row in table]
+    if n_columns > 1 and not isinstance(spec.metric, str) and spec.best is None:
+        return [[_formatter(column, spec.digits) for column in zip(*table, strict=True)]] * len(table)
+    return [[_formatter(row, spec.digits)] * n_columns for row in table]
 
 
 def _formatter(values: Iterable[Spread | None], digits: int) -> Callable[[float], str]:

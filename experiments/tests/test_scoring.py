@@ -5,8 +5,8 @@ import pytest
 from scipy.special import expit, softmax
 
 from deltauq.metrics import nll
-from experiments import beyond, judgements
-from experiments.judgements import fitted_spread, fitted_temperature
+from experiments import beyond, scoring
+from experiments.scoring import fitted_spread, fitted_temperature
 
 
 @pytest.fixture
@@ -15,30 +15,30 @@ def logits():
 
 
 def test_delta_uq_scales_every_class_by_its_own_spread(logits):
-    found = judgements.spread_scaled(logits)
+    found = scoring.spread_scaled(logits)
     variance = expit(logits).var(axis=0)
     expected = softmax(logits.mean(axis=0) * (0.5 - variance), axis=1)
     np.testing.assert_allclose(found.probabilities, expected, atol=1e-12)
     np.testing.assert_allclose(found.score, -(expected * np.log(expected)).sum(axis=1), atol=1e-12)
-    np.testing.assert_allclose(judgements.spread(logits), np.sqrt(variance.sum(axis=1)), atol=1e-12)
+    np.testing.assert_allclose(scoring.spread(logits), np.sqrt(variance.sum(axis=1)), atol=1e-12)
 
 
 def test_without_spread_delta_uq_is_the_halved_mean(logits):
     same = np.repeat(logits[:1], 4, axis=0)
-    halved = judgements.first_alone(judgements.mean_logits(0.5))(logits)
-    np.testing.assert_allclose(judgements.spread_scaled(same).score, halved.score, atol=1e-12)
+    halved = scoring.first_alone(scoring.mean_logits(0.5))(logits)
+    np.testing.assert_allclose(scoring.spread_scaled(same).score, halved.score, atol=1e-12)
 
 
 def test_duq_doubts_what_is_far_from_all_classes():
     kernels = np.array([[0.9, 0.01], [0.4, 0.3], [1e-30, 1e-35]])
-    found = judgements.largest_kernel(np.log(kernels)[None])
+    found = scoring.largest_kernel(np.log(kernels)[None])
     assert np.argsort(found.score).tolist() == np.argsort(1 - kernels.max(axis=1)).tolist() == [0, 1, 2]
     np.testing.assert_allclose(found.probabilities, kernels / kernels.sum(axis=1, keepdims=True))
 
 
 def test_members_are_averaged_as_probabilities(logits):
     expected = np.mean([softmax(member, axis=1) for member in logits], axis=0)
-    np.testing.assert_allclose(judgements.mean_probabilities(logits).probabilities, expected)
+    np.testing.assert_allclose(scoring.mean_probabilities(logits).probabilities, expected)
 
 
 def images(rng, mean_scale, spread, n=600, k=8):
