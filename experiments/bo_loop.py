@@ -54,6 +54,8 @@ def optimise(runs: Sequence[Run], make: MakeSurrogate, n_steps: int) -> np.ndarr
     """
     import torch
 
+    from deltauq.bo import fit_together
+
     rngs = [np.random.default_rng(seed) for _, seed in runs]
     x = np.stack(
         [rng.random((N_INITIAL, problem.dimension)) for (problem, _), rng in zip(runs, rngs, strict=True)]
@@ -62,7 +64,7 @@ def optimise(runs: Sequence[Run], make: MakeSurrogate, n_steps: int) -> np.ndarr
     for step in range(n_steps):
         points, values = torch.as_tensor(x), torch.as_tensor(y)[..., None]
         models = [make(points[k], values[k], 1000 * seed + 10 * step) for k, (_, seed) in enumerate(runs)]
-        fit_all(models)
+        fit_together(models)
         new = [propose(model, points[k], values[k], rngs[k])[None] for k, model in enumerate(models)]
         found = [_values(problem, point) for (problem, _), point in zip(runs, new, strict=True)]
         x, y = np.concatenate([x, np.stack(new)], axis=1), np.concatenate([y, np.stack(found)], axis=1)
@@ -73,18 +75,6 @@ def _values(problem: Maximisation, points: np.ndarray) -> np.ndarray:
     """Return the values of shape (n,) at points of the unit cube, of shape (n, d)."""
     low, high = problem.bounds
     return problem.value(low + (high - low) * points)
-
-
-def fit_all(models: Sequence[Any]) -> None:
-    """Fit surrogates, at once where they know how."""
-    from deltauq.bo import fit_together
-    from deltauq.bo._surrogate import Surrogate
-
-    if isinstance(models[0], Surrogate):
-        fit_together(models)
-        return
-    for model in models:
-        model.fit()
 
 
 def propose(model: Model, x: Tensor, y: Tensor, rng: np.random.Generator) -> np.ndarray:
@@ -104,7 +94,7 @@ def propose(model: Model, x: Tensor, y: Tensor, rng: np.random.Generator) -> np.
     from botorch.acquisition.analytic import LogExpectedImprovement
     from torch.quasirandom import SobolEngine
 
-    from deltauq.bo._propose import are_new, like
+    from deltauq.bo.acquisition import are_new, like
 
     precision = like(model).dtype
     acquisition = LogExpectedImprovement(model, best_f=y.max().to(precision))

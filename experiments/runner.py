@@ -61,6 +61,9 @@ class Experiment:
         ``derived(line)`` computes further metrics from a line's details.
     notes : str
         A few lines on the setting and the outcome. `docs/results/<name>.md` holds the discussion, if any.
+    is_stored_only : callable
+        ``is_stored_only(cell)`` is true for cells that cannot be computed again because an option was
+        removed. Their lines are still rendered.
     """
 
     name: str
@@ -72,6 +75,7 @@ class Experiment:
     figures: Callable[[Sequence[ResultLine]], list[Figure]] | None = None
     derived: Callable[[ResultLine], dict[str, float]] | None = None
     notes: str = ""
+    is_stored_only: Callable[[Cell], bool] = lambda cell: False
 
     def key(self, cell: Cell, profile: str) -> str:
         """Return the identity of a cell under this version."""
@@ -80,7 +84,11 @@ class Experiment:
     def pending(self, store: ResultStore, profile: str) -> list[Cell]:
         """Return the cells that have no valid line yet."""
         done = store.latest()
-        return [cell for cell in self.cells(profile) if self.key(cell, profile) not in done]
+        return [
+            cell
+            for cell in self.cells(profile)
+            if self.key(cell, profile) not in done and not self.is_stored_only(cell)
+        ]
 
     def lines(self, store: ResultStore, profile: str) -> list[ResultLine]:
         """Return the valid lines in the order of the cells, with the derived metrics."""

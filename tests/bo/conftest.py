@@ -1,4 +1,4 @@
-"""Settings and data for tests of surrogates."""
+"""Data for tests of surrogates."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from torch import Tensor
 
 
 @pytest.fixture(autouse=True)
-def _repeatable():
+def _seeded():
     torch.set_num_threads(1)
     torch.manual_seed(0)
 

@@ -1,4 +1,4 @@
-"""Ask and tell: what is asked, what is kept in the file, and what is refused."""
+"""`Optimiser`: proposals, the file, and invalid input."""
 
 import json
 from functools import partial
@@ -17,7 +17,7 @@ from sklearn.ensemble import RandomForestRegressor
 
 from deltauq import AnchoredRegressor
 from deltauq.bo import AnchoredSurrogate, GPSurrogate, Optimiser, SklearnSurrogate
-from deltauq.bo._optimiser import training_data
+from deltauq.bo.optimiser import training_data
 from deltauq.nn import MLP
 from deltauq.nn.training import Recipe
 
@@ -36,14 +36,14 @@ def bowl_at(x):
 # Ask and tell.
 
 
-def test_a_model_that_needs_no_fit_is_taken_as_it_is():
+def test_surrogate_without_fit():
     optimiser = Optimiser(SQUARE, n_initial=2, surrogate=lambda X, Y: SingleTaskGP(X, Y).eval())
     points = optimiser.ask(3)
     optimiser.tell(points, [bowl_at(x) for x in points])
     assert optimiser.ask().shape == (1, 2)
 
 
-def test_asking_again_without_telling_gives_the_same_points():
+def test_ask_is_repeatable():
     optimiser = Optimiser(SQUARE, surrogate=GPSurrogate)
     for _ in range(4):
         points = optimiser.ask(2)
@@ -53,27 +53,27 @@ def test_asking_again_without_telling_gives_the_same_points():
         optimiser.tell(points, [bowl_at(x) for x in points])
 
 
-def test_every_step_and_every_seed_train_a_network_of_their_own():
+def test_networks_are_trained_with_different_seeds():
     seeds = []
 
-    class Noting(AnchoredSurrogate):
+    class Recording(AnchoredSurrogate):
         def fit(self):
             seeds.append(self.recipe.seed)
             return super().fit()
 
     for seed in (0, 1):
         optimiser = Optimiser(
-            SQUARE, surrogate=partial(Noting, recipe=Recipe(epochs=2)), n_initial=3, seed=seed
+            SQUARE, surrogate=partial(Recording, recipe=Recipe(epochs=2)), n_initial=3, seed=seed
         )
         points = optimiser.ask(3)
         optimiser.tell(points, [bowl_at(x) for x in points])
         np.testing.assert_array_equal(optimiser.ask(2)[:1], optimiser.ask(1))
         optimiser.ask(1)
-    assert len(seeds) == 6 and len(set(seeds)) == 4, "two points each; the first is asked again"
+    assert len(seeds) == 6 and len(set(seeds)) == 4  # two points each; the first is proposed again
 
 
 @pytest.mark.parametrize("surrogate", [GPSurrogate, SMALL, FOREST], ids=["gp", "anchored", "forest"])
-def test_points_asked_together_are_apart(surrogate):
+def test_points_of_one_ask_differ(surrogate):
     optimiser = Optimiser(SQUARE, surrogate=surrogate)
     points = optimiser.ask(6)
     optimiser.tell(points, [bowl_at(x) for x in points])
@@ -82,7 +82,7 @@ def test_points_asked_together_are_apart(surrogate):
     assert distances.min() > 1e-6
 
 
-def test_points_that_were_known_already_count_as_initial_ones():
+def test_known_points_count_as_initial():
     fitted = []
 
     def surrogate(X, Y):
@@ -102,16 +102,16 @@ def test_points_that_were_known_already_count_as_initial_ones():
     assert Y.shape == (4, 1) and Y.std(correction=0).item() == pytest.approx(1)
 
 
-@pytest.mark.parametrize("told", [[], [1.0], [1.0, None, None], [None] * 5, ["same"] * 5])
-def test_with_fewer_than_two_points_that_have_values_the_next_is_drawn(told):
-    optimiser = Optimiser(SQUARE, n_initial=2, surrogate=lambda X, Y: pytest.fail("nothing to be fitted to"))
-    for number, value in enumerate(told):
+@pytest.mark.parametrize("values", [[], [1.0], [1.0, None, None], [None] * 5, ["same"] * 5])
+def test_points_are_uniform_with_fewer_than_two_values(values):
+    optimiser = Optimiser(SQUARE, n_initial=2, surrogate=lambda X, Y: pytest.fail("no surrogate is needed"))
+    for number, value in enumerate(values):
         x = [0.5, 0.5] if value == "same" else [0.1 * number, 0.5]
         optimiser.tell(x, 1.0 if value == "same" else value)
     assert optimiser.ask().shape == (1, 2)
 
 
-def test_first_points_are_uniform_within_the_bounds():
+def test_initial_points_are_uniform():
     points = Optimiser([[-1.0, 10.0], [1.0, 30.0]]).ask(400)
     shares = (points - [-1.0, 10.0]) / [2.0, 20.0]
     assert ((shares >= 0) & (shares <= 1)).all()
@@ -119,7 +119,7 @@ def test_first_points_are_uniform_within_the_bounds():
     np.testing.assert_allclose(shares.var(0), 1 / 12, atol=0.02)
 
 
-def test_a_point_told_twice_is_kept_twice_and_seen_once_with_its_mean():
+def test_repeated_point_is_trained_on_once_with_its_mean():
     optimiser = Optimiser(SQUARE, surrogate=GPSurrogate)
     for x, y in [
         ([0.5, 0.0], 1.0),
@@ -132,7 +132,7 @@ def test_a_point_told_twice_is_kept_twice_and_seen_once_with_its_mean():
     np.testing.assert_array_equal(optimiser.history.Y, [1.0, 5.0, 3.0, np.nan, np.nan])
     X, Y = training_data(optimiser.history)
     np.testing.assert_array_equal(X, [[0.5, 0.0], [0.2, 0.2], [0.9, 0.9]])
-    expected = np.array([2.0, 5.0, 1.0])  # the failed one has the lowest value told
+    expected = np.array([2.0, 5.0, 1.0])  # the failed one is given the lowest value
     np.testing.assert_allclose(Y, (expected - expected.mean()) / expected.std())
     x, value = optimiser.best
     assert value == 5.0 and list(x) == [0.2, 0.2]
@@ -140,7 +140,7 @@ def test_a_point_told_twice_is_kept_twice_and_seen_once_with_its_mean():
 
 
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=2, max_size=8))
-def test_training_values_are_finite_and_in_order_whatever_was_told(values):
+def test_training_values_are_finite_and_ordered(values):
     optimiser = Optimiser([[0], [1]])
     optimiser.tell(np.linspace(0, 1, len(values))[:, None], values)
     _, Y = training_data(optimiser.history)
@@ -150,7 +150,7 @@ def test_training_values_are_finite_and_in_order_whatever_was_told(values):
     assert (np.diff(Y[order]) >= 0).all()
 
 
-def test_no_point_is_pending_or_told():
+def test_empty_pending_and_empty_tell():
     optimiser = Optimiser(SQUARE)
     optimiser.tell([], [])
     np.testing.assert_array_equal(optimiser.ask(pending=[]), optimiser.ask())
@@ -160,7 +160,7 @@ def test_no_point_is_pending_or_told():
 
 
 @given(cut=st.integers(1, 60))
-def test_a_half_written_line_is_dropped_and_no_other(cut, tmp_path_factory):
+def test_incomplete_last_line_is_removed(cut, tmp_path_factory):
     path = tmp_path_factory.mktemp("cut") / "points.jsonl"
     optimiser = Optimiser(SQUARE, path=path)
     optimiser.tell(optimiser.ask(3), [0.1, None, 0.3])
@@ -172,7 +172,7 @@ def test_a_half_written_line_is_dropped_and_no_other(cut, tmp_path_factory):
     assert path.read_bytes().splitlines(keepends=True) == lines
 
 
-def test_a_last_line_that_only_lacks_its_end_is_kept(tmp_path):
+def test_last_line_without_newline_is_kept(tmp_path):
     path = tmp_path / "points.jsonl"
     Optimiser(SQUARE, path=path).tell([0.5, 0.5], 1.0)
     path.write_bytes(path.read_bytes().rstrip(b"\n"))
@@ -180,34 +180,38 @@ def test_a_last_line_that_only_lacks_its_end_is_kept(tmp_path):
     np.testing.assert_array_equal(Optimiser(SQUARE, path=path).history.X, [[0.5, 0.5], [0.1, 1 / 3]])
 
 
-def test_the_file_says_what_it_is_of(tmp_path):
+def test_file_header(tmp_path):
     path = tmp_path / "points.jsonl"
     path.touch()
     Optimiser(SQUARE, path=path, seed=7).tell([0.5, 0.5], 1.0)
-    head, point = map(json.loads, path.read_text().splitlines())
-    assert head["bounds"] == SQUARE and head["seed"] == 7 and {"botorch", "deltauq"} <= set(head["versions"])
+    header, point = map(json.loads, path.read_text().splitlines())
+    assert (
+        header["bounds"] == SQUARE
+        and header["seed"] == 7
+        and {"botorch", "deltauq"} <= set(header["versions"])
+    )
     assert point == {"x": [0.5, 0.5], "y": 1.0}
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("options", "message"),
     [
         ({"bounds": [[0, 0], [1, 2]]}, "begun with bounds"),
         ({"bounds": [[0], [1]]}, "begun with bounds"),
-        ({"seed": 1}, "begun with seed 0 and cannot go on with 1"),
+        ({"seed": 1}, "begun with seed 0 and cannot be continued with 1"),
     ],
 )
-def test_a_file_of_something_else_is_refused(words, message, tmp_path):
+def test_file_of_another_run_raises(options, message, tmp_path):
     path = tmp_path / "points.jsonl"
     Optimiser(SQUARE, path=path).tell([0.5, 0.5], 1.0)
     before = path.read_bytes()
     with pytest.raises(ValueError, match=message):
-        Optimiser(**{"bounds": SQUARE, **words}, path=path)
+        Optimiser(**{"bounds": SQUARE, **options}, path=path)
     assert path.read_bytes() == before
 
 
 @pytest.mark.parametrize("text", ["dear diary", "dear\ndiary", '{"a": 1}\n', "[1]\n"])
-def test_a_foreign_file_is_left_as_it_is(text, tmp_path):
+def test_other_file_raises_and_is_not_changed(text, tmp_path):
     path = tmp_path / "diary.txt"
     path.write_text(text)
     with pytest.raises(ValueError, match="is not the file of a maximisation"):
@@ -218,7 +222,7 @@ def test_a_foreign_file_is_left_as_it_is(text, tmp_path):
 @pytest.mark.parametrize(
     "line", ["", "nonsense", "{}", '{"x": [1], "y": 0}', '{"x": [0, 1], "y": "high"}', "[]"]
 )
-def test_a_damaged_line_is_named(line, tmp_path):
+def test_damaged_line_raises_with_its_number(line, tmp_path):
     path = tmp_path / "points.jsonl"
     Optimiser(SQUARE, path=path).tell([[0.5, 0.5], [0.1, 0.1]], [1.0, 2.0])
     head, _, last = path.read_text().splitlines()
@@ -227,7 +231,7 @@ def test_a_damaged_line_is_named(line, tmp_path):
         Optimiser(SQUARE, path=path)
 
 
-def test_a_line_that_finds_no_room_on_the_disk_leaves_no_half_of_it(tmp_path):
+def test_full_disk_leaves_no_incomplete_line(tmp_path):
     resource = pytest.importorskip("resource")
     path = tmp_path / "points.jsonl"
     optimiser = Optimiser(SQUARE, path=path)
@@ -249,12 +253,12 @@ def test_a_line_that_finds_no_room_on_the_disk_leaves_no_half_of_it(tmp_path):
 @pytest.mark.parametrize(
     ("bounds", "message"),
     [
-        ([[1, 1], [0, 0]], "each below its highest"),
-        ([[0, 0], [1, 0]], "each below its highest"),
+        ([[1, 1], [0, 0]], "each lower bound below its upper bound"),
+        ([[0, 0], [1, 0]], "each lower bound below its upper bound"),
         ([[0, 1], [0, 1]], r"pairs \(low, high\): transpose them"),
         (
             [(0, 1), (0, 1), (0, 1)],
-            r"shape \(2, d\), the lowest values and then the highest, got shape \(3, 2\)",
+            r"shape \(2, d\), the lower bounds and then the upper bounds, got shape \(3, 2\)",
         ),
         ([0, 1], r"got shape \(2,\)"),
         ([[], []], r"got shape \(2, 0\)"),
@@ -265,7 +269,7 @@ def test_a_line_that_finds_no_room_on_the_disk_leaves_no_half_of_it(tmp_path):
         ([[-1e308], [1e308]], "too far apart"),
     ],
 )
-def test_bounds_that_are_none_are_refused(bounds, message):
+def test_invalid_bounds(bounds, message):
     with pytest.raises(ValueError, match=message):
         Optimiser(bounds)
 
@@ -276,8 +280,8 @@ def test_bounds_that_are_none_are_refused(bounds, message):
         ([0.5, 0.5], np.nan, r"the value nan at x = \[0.5, 0.5\] is not finite"),
         ([[0.5, 0.5], [0.1, 0.1]], [1.0, np.inf], r"the value inf at x = \[0.1, 0.1\]"),
         ([0.5, 0.5], "high", "a single number"),
-        ([0.5, 0.5], [1.0, 2.0], "1 points were told with 2 values"),
-        ([[0.5, 0.5]] * 2, 1.0, "2 points were told with 1 values"),
+        ([0.5, 0.5], [1.0, 2.0], "1 points need as many values, got 2"),
+        ([[0.5, 0.5]] * 2, 1.0, "2 points need as many values, got 1"),
         ([0.5], 1.0, r"must have shape \(n, 2\), got \(1,\)"),
         ([[[0.5, 0.5]]], 1.0, r"must have shape \(n, 2\)"),
         (["a", "b"], 1.0, "must be numbers"),
@@ -285,14 +289,14 @@ def test_bounds_that_are_none_are_refused(bounds, message):
         ([np.nan, 0.5], 1.0, "lies outside the bounds"),
     ],
 )
-def test_what_cannot_be_told_is_refused_and_changes_nothing(x, y, message):
+def test_invalid_observations_change_nothing(x, y, message):
     optimiser = Optimiser(SQUARE)
     with pytest.raises((TypeError, ValueError), match=message):
         optimiser.tell(x, y)
     assert len(optimiser.history) == 0
 
 
-def test_nothing_told_has_no_best():
+def test_best_without_observations_raises():
     optimiser = Optimiser(SQUARE)
     assert optimiser.history.X.shape == (0, 2) and optimiser.history.best_so_far.shape == (0,)
     with pytest.raises(ValueError, match="0 were evaluated"):
@@ -301,30 +305,30 @@ def test_nothing_told_has_no_best():
         optimiser.ask(0)
 
 
-def test_acquisition_functions_that_cannot_be_used_say_so():
-    def told(acquisition):
+def test_unsupported_acquisition_functions():
+    def optimiser_with(acquisition):
         optimiser = Optimiser(SQUARE, surrogate=GPSurrogate, acquisition=acquisition)
         points = optimiser.ask(6)
         optimiser.tell(points, [bowl_at(x) for x in points])
         return optimiser
 
-    with pytest.raises(ValueError, match="LogExpectedImprovement knows no pending points"):
-        told(LogExpectedImprovement).ask(2)
+    with pytest.raises(ValueError, match="LogExpectedImprovement does not support pending points"):
+        optimiser_with(LogExpectedImprovement).ask(2)
     with pytest.raises(TypeError, match="must return an AcquisitionFunction, got float"):
-        told(lambda model, best_f: 1.0).ask()
+        optimiser_with(lambda model, best_f: 1.0).ask()
 
 
-def test_first_points_are_not_asked_again_whatever_comes_back_first():
+def test_initial_points_are_not_proposed_again():
     optimiser = Optimiser([[0.0], [1.0]], n_initial=6, surrogate=GPSurrogate)
-    asked = optimiser.ask(3)
-    optimiser.tell(asked[1], 1.0)
-    new = optimiser.ask(4, pending=asked[[0, 2]])
-    everything = np.concatenate([asked, new])
+    first = optimiser.ask(3)
+    optimiser.tell(first[1], 1.0)
+    new = optimiser.ask(4, pending=first[[0, 2]])
+    everything = np.concatenate([first, new])
     assert len(np.unique(everything, axis=0)) == 7
 
 
 @pytest.mark.parametrize("kind", ["UpperConfidenceBound", "PosteriorMean"])
-def test_acquisition_classes_without_a_best_value_are_refused(kind):
+def test_acquisition_class_without_best_f_raises(kind):
     from botorch.acquisition import analytic
 
     optimiser = Optimiser([[0.0], [1.0]], surrogate=GPSurrogate, acquisition=getattr(analytic, kind))
@@ -335,6 +339,6 @@ def test_acquisition_classes_without_a_best_value_are_refused(kind):
 
 
 @pytest.mark.parametrize("value", [1 + 2j, np.complex128(1), 10**400])
-def test_values_that_are_no_floats_are_refused(value):
+def test_values_that_are_no_floats_raise(value):
     with pytest.raises(TypeError, match="single number"):
         Optimiser([[0.0], [1.0]]).tell([0.5], value)

@@ -1,4 +1,4 @@
-"""Outcomes far below the others are clipped, and nothing else is."""
+"""`ClipWorst` clips outcomes far below the median, and no others."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ outcomes = arrays(
 
 
 @given(outcomes, st.sampled_from([0.5, 3.0, 10.0]))
-def test_the_floor_is_as_deep_as_the_best_is_high(y, reach):
+def test_floor(y, reach):
     clipped = ClipWorst(y.shape[1], reach)(torch.from_numpy(y))[0].numpy()
     middle, best = np.median(y, axis=0), y.max(axis=0)
     floor = np.where(best > middle, middle - reach * (best - middle), -np.inf)
@@ -29,12 +29,12 @@ def test_the_floor_is_as_deep_as_the_best_is_high(y, reach):
     assert (clipped[y >= middle] == y[y >= middle]).all()
 
 
-def test_outcomes_that_are_half_alike_have_no_floor():
+def test_no_floor_if_half_of_outcomes_are_best():
     y = torch.tensor([[1.0], [1.0], [1.0], [-50.0]])
     assert torch.equal(ClipWorst(1)(y)[0], y)
 
 
-def test_the_floor_is_learned_in_training_only():
+def test_floor_is_fitted_in_training_mode_only():
     clip = ClipWorst(1)
     clip(torch.tensor([[0.0], [1.0], [2.0]]))
     later, _ = clip.eval()(torch.tensor([[-9.0], [7.0]]))
@@ -45,7 +45,7 @@ def test_the_floor_is_learned_in_training_only():
     assert torch.equal(again.floor, clip.floor)
 
 
-def test_some_of_the_outputs():
+def test_subset_output():
     y = torch.tensor([[0.0, 0.0], [1.0, 10.0], [2.0, 20.0]])
     clip = ClipWorst(2)
     clip(y)
@@ -53,19 +53,19 @@ def test_some_of_the_outputs():
     assert subset(torch.tensor([[-99.0]]))[0].item() == -20.0
 
 
-def test_how_bad_the_worst_is_does_not_matter(bowl):
+def test_predictions_do_not_depend_on_depth_of_worst(bowl):
     x, y = bowl
     points = torch.rand(4, 1, 2, dtype=torch.float64)
-    said = []
+    means = []
     for depth in (1e3, 1e9):
         deep = y.clone()
         deep[y.argmin()] = -depth
         model = AnchoredSurrogate(x, deep, recipe=Recipe(epochs=20, lr=1e-2), outcome_transform="clip")
-        said.append(model.fit().posterior(points).mean)
-    torch.testing.assert_close(*said)
+        means.append(model.fit().posterior(points).mean)
+    torch.testing.assert_close(*means)
 
 
-def test_other_surrogates_take_it(bowl):
+def test_clip_with_other_surrogates(bowl):
     x, y = bowl
     deep = y.clone()
     deep[y.argmin()] = -1e6
@@ -77,21 +77,21 @@ def test_other_surrogates_take_it(bowl):
 
 
 @pytest.mark.parametrize("deepest", [1e3, 1e9, 1e30])
-def test_an_optimiser_clips_unless_told_otherwise(deepest):
-    def difference(**words):
-        asked = []
+def test_optimiser_clips_by_default(deepest):
+    def difference(**options):
+        proposed = []
         for depth in (1e1, deepest):
-            optimiser = Optimiser([[0.0], [1.0]], n_initial=4, **words)
+            optimiser = Optimiser([[0.0], [1.0]], n_initial=4, **options)
             for x, y in ((0.1, -depth), (0.2, 0.0), (0.5, 1.0), (0.7, 0.5), (0.9, -1.0)):
                 optimiser.tell([x], y)
-            asked.append(optimiser.ask().item())
-        return abs(asked[0] - asked[1])
+            proposed.append(optimiser.ask().item())
+        return abs(proposed[0] - proposed[1])
 
     assert difference() < 1e-3
     assert difference(surrogate=AnchoredSurrogate) > 1e-2
 
 
-def test_bad_settings_are_refused():
+def test_invalid_parameters():
     with pytest.raises(ValueError, match="reach must be a positive number, got 0"):
         ClipWorst(1, 0.0)
     with pytest.raises(ValueError, match=r"ClipWorst\(1\) was given 3 outputs"):

@@ -1,4 +1,4 @@
-"""Sequential optimisation on BoTorch: surrogates for any acquisition function, and a loop around them."""
+"""Bayesian optimisation with BoTorch: surrogates for any acquisition function, and a loop around them."""
 
 try:
     import botorch as _botorch  # noqa: F401
@@ -7,14 +7,14 @@ except ImportError as error:
 
     raise ImportError(f"deltauq.bo needs BoTorch: {install_command('bo')}.") from error
 
-from deltauq.bo._history import History
-from deltauq.bo._optimiser import Optimiser
-from deltauq.bo._surrogate import fit_together
 from deltauq.bo.anchored import AnchoredSurrogate
-from deltauq.bo.maximize import OptimisationError, maximize
+from deltauq.bo.baselines import DEUPSurrogate, DropoutSurrogate, EnsembleSurrogate, GPSurrogate
+from deltauq.bo.history import History
+from deltauq.bo.loop import OptimisationError, maximize
+from deltauq.bo.optimiser import Optimiser
 from deltauq.bo.posteriors import AnchorPosterior, AnchorSampler
-from deltauq.bo.rivals import DEUPSurrogate, DropoutSurrogate, EnsembleSurrogate, GPSurrogate
 from deltauq.bo.sklearn import SklearnSurrogate
+from deltauq.bo.surrogate import fit_together
 from deltauq.bo.transforms import ClipWorst
 
 __all__ = [

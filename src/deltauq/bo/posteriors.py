@@ -1,4 +1,4 @@
-"""What surrogates answer: K values at every point, or a Gaussian of mean and variance."""
+"""Posteriors of surrogates: K functions, or a Gaussian with their mean and covariance."""
 
 from __future__ import annotations
 
@@ -16,10 +16,9 @@ from torch import Tensor
 
 
 class AnchorPosterior(EnsemblePosterior):
-    """K values at every point, one for each anchor, member or mask, which is the same for all points.
+    """The values of K functions at every point, one for each anchor, member or mask.
 
-    Its `variance` is BoTorch's, which divides by K - 1: K / (K - 1) times the population variance that
-    `deltauq.Posterior` and the Gaussian of `as_gaussian` have.
+    `variance` is BoTorch's, which divides by K - 1; `deltauq.Posterior` and `as_gaussian` divide by K.
 
     Parameters
     ----------
@@ -28,16 +27,17 @@ class AnchorPosterior(EnsemblePosterior):
 
 
 class AnchorSampler(IndexSampler):
-    """Takes whole functions out of an ensemble: the values under one anchor, at all points.
+    """Draws whole functions of an ensemble: the values under one anchor at all points.
 
-    Anchors are drawn without replacement as far as that goes, and every t-batch has the same ones. BoTorch's
-    `IndexSampler` draws them anew for every t-batch, so that candidates are told apart by luck as well; with
-    K samples of this one each anchor counts once, and an expected utility is exact.
+    Anchors are drawn without replacement until all have been drawn, and are the same for every t-batch.
+    BoTorch's `IndexSampler` draws other ones for every t-batch, which adds noise to the comparison of
+    candidates. With K samples each anchor counts once, and an expected utility is exact.
 
     Parameters
     ----------
     sample_shape : torch.Size
     seed : int, optional
+        Random seed.
     """
 
     def _construct_base_samples(self, posterior: EnsemblePosterior) -> None:
@@ -52,19 +52,17 @@ class AnchorSampler(IndexSampler):
 
 
 @GetSampler.register(AnchorPosterior)
-def _sampler_of_anchors(
+def _make_anchor_sampler(
     posterior: AnchorPosterior, sample_shape: torch.Size, *, seed: int | None = None, **kwargs: Any
 ) -> AnchorSampler:
-    """Return the sampler of acquisition functions that are given none: every anchor once is enough."""
+    """Return the default sampler of acquisition functions: each anchor at most once."""
     if sample_shape.numel() > posterior.ensemble_size:
         sample_shape = torch.Size([posterior.ensemble_size])
     return AnchorSampler(sample_shape, seed=seed)
 
 
 def as_gaussian(values: Tensor) -> GPyTorchPosterior:
-    """Return the Gaussian with the moments of K functions, as the paper treats them.
-
-    Points and outputs covary as they do over the functions; moments are those of the population (1/K).
+    """Return the Gaussian with the mean and covariance of K functions, as in the paper.
 
     Parameters
     ----------
@@ -73,6 +71,7 @@ def as_gaussian(values: Tensor) -> GPyTorchPosterior:
     Returns
     -------
     posterior : GPyTorchPosterior over (..., q, m)
+        Its covariance over points and outputs divides by K.
     """
     mean = values.mean(-3)
     deviations = (values - mean.unsqueeze(-3)).flatten(-2)
@@ -80,7 +79,7 @@ def as_gaussian(values: Tensor) -> GPyTorchPosterior:
 
 
 def independent(mean: Tensor, variance: Tensor) -> GPyTorchPosterior:
-    """Return the Gaussian of points and outputs that are independent, both of shape (..., q, m)."""
+    """Return the Gaussian of independent points and outputs, both parameters of shape (..., q, m)."""
     return gaussian(mean, torch.diag_embed(variance.flatten(-2)))
 
 
@@ -91,21 +90,20 @@ def gaussian(mean: Tensor, covariance: Tensor) -> GPyTorchPosterior:
     ----------
     mean : tensor of shape (..., q, m)
     covariance : tensor of shape (..., q * m, q * m)
-        Of all outputs of the first point, then of the second. Variances below the least that GPyTorch works
-        with (1e-10 in float64) are raised to it. K functions leave the covariance of K points and more
-        singular, so that what is no single number gets a little on its diagonal: 1.5e-8 of the largest
-        variance in float64.
+        Of all outputs of the first point, then of the second. Variances below GPyTorch's minimum (1e-10 in
+        float64) are raised to it. The covariance of K or more points is singular, so that 1.5e-8 of the
+        largest variance (in float64) is added to the diagonal, except to single variances.
 
     Returns
     -------
     posterior : GPyTorchPosterior
     """
     variances = covariance.diagonal(dim1=-2, dim2=-1)
-    # A little more than the least: a sum may round down.
+    # A little more than the minimum: a sum may round down.
     added = (1.001 * settings.min_variance.value(mean.dtype) - variances).clamp_min(0)
     if variances.shape[-1] > 1:
         added = added + torch.finfo(mean.dtype).eps ** 0.5 * (variances + added).amax(-1, keepdim=True)
-    # As an operator it is factorised only where samples are drawn.
+    # A linear operator is factorised only if samples are drawn.
     operator = to_linear_operator(covariance + torch.diag_embed(added))
     if mean.shape[-1] == 1:
         return GPyTorchPosterior(MultivariateNormal(mean.squeeze(-1), operator))

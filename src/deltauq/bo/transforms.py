@@ -1,4 +1,4 @@
-"""Transforms of outcomes: `ClipWorst`, for searches of the largest value, and words for the usual ones."""
+"""Transforms of outcomes: `ClipWorst`, for maximisation, and the transforms that can be given by name."""
 
 from __future__ import annotations
 
@@ -9,25 +9,24 @@ from torch import Tensor
 
 
 class ClipWorst(OutcomeTransform):
-    """Raise outcomes that are far below the median to a floor; the others, and the best above all, stay.
+    """Raise outcomes far below the median to a floor; the others do not change.
 
-    Where values fall off by orders of magnitude, standardised ones are next to equal around the maximum, and
-    a model spends itself on the depths. Predictions need no way back: they are about the clipped function,
-    which is the true one wherever that is worth looking at. For outcomes that are to be large, as BoTorch has
-    them.
+    If values decrease by orders of magnitude, standardised values are nearly equal around the maximum, and a
+    model spends its capacity on the lowest ones. Predictions are not transformed back: they are of the
+    clipped function, which equals the true one above the floor. For maximisation, as in BoTorch.
 
     Parameters
     ----------
     m : int
-        Outputs, each of which has its own floor.
+        Number of outputs, each of which has its own floor.
     reach : float, default=3
-        The floor lies as many times deeper below the median as the best lies above it. Outcomes of which more
-        than half are equal to the best have no floor.
+        The floor lies `reach` times as far below the median as the best outcome lies above it. If more than
+        half of the outcomes equal the best, there is no floor.
 
     Attributes
     ----------
     floor : tensor of shape (..., 1, m)
-        After outcomes were seen in training.
+        Fitted to the outcomes in training mode.
     """
 
     floor: Tensor
@@ -43,33 +42,33 @@ class ClipWorst(OutcomeTransform):
     def forward(
         self, Y: Tensor, Yvar: Tensor | None = None, X: Tensor | None = None
     ) -> tuple[Tensor, Tensor | None]:
-        """Clip outcomes of shape (..., n, m); in training, find the floor first."""
+        """Clip outcomes of shape (..., n, m); in training mode, fit the floor first."""
         if Y.shape[-1] != self.m:
             raise ValueError(f"ClipWorst({self.m}) was given {Y.shape[-1]} outputs.")
         if self.training:
             # Not torch.median, which takes the lower of two in the middle.
-            middle = Y.quantile(0.5, dim=-2, keepdim=True)
-            height = Y.amax(-2, keepdim=True) - middle
-            self.floor = torch.where(height > 0, middle - self.reach * height, -torch.inf)
+            median = Y.quantile(0.5, dim=-2, keepdim=True)
+            height = Y.amax(-2, keepdim=True) - median
+            self.floor = torch.where(height > 0, median - self.reach * height, -torch.inf)
         return Y.clamp(min=self.floor), Yvar
 
     def untransform(
         self, Y: Tensor, Yvar: Tensor | None = None, X: Tensor | None = None
     ) -> tuple[Tensor, Tensor | None]:
-        """Return outcomes as they are."""
+        """Return outcomes unchanged."""
         return Y, Yvar
 
     def untransform_posterior(self, posterior: Posterior, X: Tensor | None = None) -> Posterior:
-        """Return a posterior as it is."""
+        """Return a posterior unchanged."""
         return posterior
 
     @property
     def _is_linear(self) -> bool:
-        """Say to BoTorch that a Gaussian stays one: there is no way back to go."""
+        """True, for BoTorch: a Gaussian stays Gaussian, since nothing is transformed back."""
         return True
 
     def extra_repr(self) -> str:
-        """Return the settings, for people."""
+        """Return the parameters."""
         return f"{self.m}, reach={self.reach}"
 
     def subset_output(self, idcs: list[int]) -> ClipWorst:
@@ -79,20 +78,20 @@ class ClipWorst(OutcomeTransform):
         return subset.train(self.training)
 
 
-def clipped(m: int, reach: float = 3.0) -> OutcomeTransform:
+def clip_and_standardize(m: int, reach: float = 3.0) -> OutcomeTransform:
     """Return the transform that clips m outputs and then standardises them; see `ClipWorst`."""
     return ChainedOutcomeTransform(clip=ClipWorst(m, reach), standardize=Standardize(m))
 
 
-def outcome_transform_of(word: str, m: int) -> OutcomeTransform:
-    """Return the transform of m outputs that a word stands for."""
-    if word == "standardize":
+def make_outcome_transform(name: str, m: int) -> OutcomeTransform:
+    """Return the transform of m outputs of this name."""
+    if name == "standardize":
         return Standardize(m)
-    if word == "clip":
-        return clipped(m)
-    raise no_transform("outcome_transform", '"standardize", "clip"', word)
+    if name == "clip":
+        return clip_and_standardize(m)
+    raise transform_error("outcome_transform", '"standardize", "clip"', name)
 
 
-def no_transform(name: str, words: str, got: str) -> ValueError:
-    """Return the error for a word that stands for no transform."""
-    return ValueError(f"{name} must be a transform of BoTorch, {words} or None, got {got!r}.")
+def transform_error(parameter: str, names: str, got: str) -> ValueError:
+    """Return the error for an unknown name of a transform."""
+    return ValueError(f"{parameter} must be a transform of BoTorch, {names} or None, got {got!r}.")

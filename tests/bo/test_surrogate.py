@@ -1,4 +1,4 @@
-"""All surrogates inside ordinary BoTorch code, and the rivals against the baselines they wrap."""
+"""All surrogates in BoTorch code, and the baselines against `deltauq.baselines`."""
 
 from functools import partial
 
@@ -23,8 +23,10 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF
 from sklearn.linear_model import LinearRegression
 from sklearn.multioutput import MultiOutputRegressor
+from torch import nn
 
 from deltauq import AnchoredRegressor
+from deltauq.baselines import DeepEnsemble, DEUPNetwork
 from deltauq.bo import (
     AnchoredSurrogate,
     DEUPSurrogate,
@@ -66,7 +68,7 @@ def fitted(bowl):
 )  # the GP's own
 @pytest.mark.parametrize("name", SURROGATES)
 @pytest.mark.parametrize("acquisition", ["LogEI", "qLogEI", "qLogNEI", "qUCB"])
-def test_every_acquisition_function_can_be_optimised(fitted, bowl, square, name, acquisition):
+def test_optimize_acqf(fitted, bowl, square, name, acquisition):
     (x, y), model = bowl, fitted[name]
     function = {
         "LogEI": lambda: LogExpectedImprovement(model, best_f=y.max()),
@@ -93,7 +95,7 @@ def test_shapes(fitted, name):
 
 
 @pytest.mark.parametrize("name", [name for name in SURROGATES if "-gaussian" in name or name == "deup"])
-def test_log_ei_is_the_formula_of_mean_and_variance(fitted, bowl, name):
+def test_log_ei_equals_closed_form(fitted, bowl, name):
     model, best = fitted[name], bowl[1].max()  # a float would become a float32 in BoTorch
     points = torch.rand(20, 1, 2, dtype=torch.float64)
     posterior = model.posterior(points)
@@ -106,7 +108,7 @@ def test_log_ei_is_the_formula_of_mean_and_variance(fitted, bowl, name):
 
 
 @pytest.mark.parametrize("name", ["anchored", "sklearn"])
-def test_the_expected_improvement_over_anchors_is_exact(fitted, bowl, name):
+def test_expected_improvement_over_anchors_is_exact(fitted, bowl, name):
     model, best = fitted[name], bowl[1].median()
     points = torch.rand(6, 2, 2, dtype=torch.float64)
     values = model.posterior(points).values.squeeze(-1)
@@ -116,7 +118,7 @@ def test_the_expected_improvement_over_anchors_is_exact(fitted, bowl, name):
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-def test_gradients_reach_the_points(fitted, name):
+def test_gradients(fitted, name):
     points = torch.rand(2, 1, 2, dtype=torch.float64, requires_grad=True)
 
     def moments(x):
@@ -127,7 +129,7 @@ def test_gradients_reach_the_points(fitted, name):
 
 
 @pytest.mark.parametrize("name", sorted(set(SURROGATES) - {"gp"}))
-def test_a_mean_of_two_outputs(bowl, name):
+def test_two_outputs(bowl, name):
     x, y = bowl
     both = torch.cat([y, x.sum(-1, keepdim=True)], -1)
     model = SURROGATES[name](x, both).fit()
@@ -145,17 +147,46 @@ def test_a_mean_of_two_outputs(bowl, name):
 
 
 @pytest.mark.parametrize("name", ["dropout-gaussian", "ensemble-gaussian", "deup"])
-def test_rivals_say_what_the_baseline_says(fitted, bowl, name):
+def test_moments_equal_baseline(fitted, bowl, name):
     (x, y), model = bowl, fitted[name]
+    if name == "deup":
+        baseline = DEUPNetwork(SHORT["network"])
+        baseline.network_, baseline.error_network_, baseline.scale_ = model.net, model.error_net, model.scale
+    else:
+        baseline = model.baseline if "dropout" in name else DeepEnsemble.from_members(model.nets)
     points = torch.rand(7, 1, 2, dtype=torch.float64)
-    theirs = model.baseline.posterior(((points - x.mean(0)) / x.std(0)).squeeze(1))
-    ours = model.posterior(points)
-    torch.testing.assert_close(ours.mean.squeeze(1), theirs.mean * y.std() + y.mean())
-    torch.testing.assert_close(ours.variance.squeeze(1), theirs.var * y.var())
+    expected = baseline.posterior(((points - x.mean(0)) / x.std(0)).squeeze(1))
+    posterior = model.posterior(points)
+    torch.testing.assert_close(posterior.mean.squeeze(1), expected.mean * y.std() + y.mean())
+    torch.testing.assert_close(posterior.variance.squeeze(1), expected.var * y.var())
+
+
+@pytest.mark.parametrize("make", [EnsembleSurrogate, DEUPSurrogate])
+def test_training_equals_baseline(bowl, make):
+    x, y = bowl
+    model = make(x, y, input_transform=None, outcome_transform=None, **SHORT).fit()
+
+    def network():
+        return SHORT["network"](2, 1).double()
+
+    baseline = {EnsembleSurrogate: DeepEnsemble(network, 3), DEUPSurrogate: DEUPNetwork(network)}[make]
+    expected = baseline.fit(x, y, SHORT["recipe"]).posterior(x)
+    posterior = model.posterior(x[:, None])
+    torch.testing.assert_close(posterior.mean.squeeze(1), expected.mean, rtol=1e-5, atol=1e-6)
+    factor = 3 / 2 if make is EnsembleSurrogate else 1  # BoTorch divides by M - 1
+    torch.testing.assert_close(posterior.variance.squeeze(1), factor * expected.var, rtol=1e-4, atol=1e-6)
+
+
+def test_networks_with_batch_norm_are_trained_one_by_one(bowl):
+    def network(d, m):
+        return nn.Sequential(nn.Linear(d, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, m))
+
+    model = EnsembleSurrogate(*bowl, network=network, recipe=Recipe(epochs=2)).fit()
+    assert model.posterior(bowl[0]).mean.isfinite().all()
 
 
 @pytest.mark.parametrize("name", ["ensemble", "deup", "sklearn"])
-def test_rivals_together_are_one_after_the_other(bowl, name):
+def test_fit_together_equals_fit_one_by_one(bowl, name):
     x, y = bowl
 
     def members():
@@ -174,7 +205,7 @@ def test_rivals_together_are_one_after_the_other(bowl, name):
         torch.testing.assert_close(ours.variance, alone.variance, rtol=1e-5, atol=1e-8)
 
 
-def test_dropout_together_learns_and_repeats(bowl):
+def test_dropout_fit_together_is_repeatable(bowl):
     x, y = bowl
 
     def trained():
@@ -192,7 +223,7 @@ def test_dropout_together_learns_and_repeats(bowl):
 
 
 @pytest.mark.parametrize("name", [*NETWORKS, "sklearn"])
-def test_another_seed_is_another_surrogate(bowl, name):
+def test_reseed(bowl, name):
     points = torch.rand(20, 1, 2, dtype=torch.float64)
 
     def mean(*seeds):
@@ -205,21 +236,21 @@ def test_another_seed_is_another_surrogate(bowl, name):
     assert not torch.equal(mean(1), mean(2)) and not torch.equal(mean(1), mean())
 
 
-def test_surrogates_of_two_kinds_are_not_trained_together(bowl):
+def test_fit_together_requires_one_class(bowl):
     with pytest.raises(ValueError, match="differ in data and seed alone"):
         fit_together([SURROGATES["ensemble"](*bowl), SURROGATES["deup"](*bowl)])
 
 
-def test_settings_of_the_paper(bowl):
+def test_paper_parameters(bowl):
     assert DropoutSurrogate(*bowl).baseline.rate == 0.3
-    assert EnsembleSurrogate(*bowl).baseline.n_members == 3
-    assert DEUPSurrogate(bowl[0][:3], bowl[1][:3]).baseline.n_folds == 3
-    network = AnchoredSurrogate(*bowl, **PAPER).networks[0](2, 1)
+    assert EnsembleSurrogate(*bowl).n_members == 3
+    assert DEUPSurrogate(bowl[0][:3], bowl[1][:3]).n_folds == 3
+    network = AnchoredSurrogate(*bowl, **PAPER).network(2, 1)
     assert network.config["hidden"] == [128, 128, 128] and network.config["activation"] == "relu"
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-def test_conditioning_is_refused_and_networks_are_not_makers(fitted, bowl, name):
+def test_conditioning_and_network_instances_raise(fitted, bowl, name):
     with pytest.raises(UnsupportedError, match="cannot be conditioned on observations"):
         fitted[name].condition_on_observations(*bowl)
     with pytest.raises(TypeError, match="network must be a function"):
@@ -229,13 +260,13 @@ def test_conditioning_is_refused_and_networks_are_not_makers(fitted, bowl, name)
 class TestSklearn:
     @pytest.mark.parametrize("m", [1, 2])
     @pytest.mark.parametrize(
-        "words", [{}, {"center": "estimator"}, {"calibrate": 3.0}, {"calibrate": "cv"}], ids=str
+        "options", [{}, {"center": "estimator"}, {"calibrate": 3.0}, {"calibrate": "cv"}], ids=str
     )
-    def test_it_says_what_the_regressor_says(self, bowl, m, words):
+    def test_moments_equal_regressor(self, bowl, m, options):
         x, y = bowl
         y = torch.cat([y, -2 * y + x[:, :1]], -1)[:, :m]
         regressor = AnchoredRegressor(
-            RandomForestRegressor(5, random_state=0), n_anchors=10, random_state=0, **words
+            RandomForestRegressor(5, random_state=0), n_anchors=10, random_state=0, **options
         )
         model = SklearnSurrogate(
             x, y, regressor=regressor, posterior="gaussian", input_transform=None, outcome_transform=None
@@ -247,12 +278,12 @@ class TestSklearn:
         np.testing.assert_allclose(ours.mean.squeeze(1).numpy().reshape(mean.shape), mean, rtol=1e-9)
         np.testing.assert_allclose(ours.variance.sqrt().squeeze(1).numpy().reshape(std.shape), std, rtol=1e-5)
 
-    def test_a_linear_base_has_the_same_spread_everywhere(self, bowl):
+    def test_linear_base_has_constant_variance(self, bowl):
         model = SklearnSurrogate(*bowl, regressor=AnchoredRegressor(LinearRegression(), random_state=0)).fit()
         variance = model.posterior(torch.rand(9, 1, 2, dtype=torch.float64)).variance
         torch.testing.assert_close(variance, variance[:1].expand_as(variance))
 
-    def test_a_smooth_base_is_climbed_without_gradients(self, bowl, square):
+    def test_smooth_base_is_optimised_without_gradients(self, bowl, square):
         x, y = bowl
         base = AnchoredRegressor(
             GaussianProcessRegressor(RBF(2.0), alpha=1e-6, optimizer=None), n_anchors=10, random_state=0
@@ -269,7 +300,7 @@ class TestSklearn:
         best = torch.tensor([[0.3, 0.6]], dtype=torch.float64)
         assert (found - best).norm() < 0.25
 
-    def test_trees_choose_among_points(self, fitted, bowl):
+    def test_trees_with_optimize_acqf_discrete(self, fitted, bowl):
         choices = torch.rand(50, 2, dtype=torch.float64)
         function = LogExpectedImprovement(fitted["sklearn-gaussian"], best_f=bowl[1].max())
         point, value = optimize_acqf_discrete(function, q=1, choices=choices)
@@ -283,7 +314,7 @@ class TestSklearn:
         with pytest.raises(TypeError, match="must be an AnchoredRegressor, got LinearRegression"):
             SklearnSurrogate(*bowl, regressor=LinearRegression())
 
-    def test_several_outputs_over_a_base_of_one(self, bowl):
+    def test_two_outputs_with_single_output_base(self, bowl):
         x, y = bowl
         base = AnchoredRegressor(MultiOutputRegressor(GaussianProcessRegressor()), random_state=0)
         model = SklearnSurrogate(x, torch.cat([y, -y], -1), regressor=base).fit()

@@ -1,4 +1,4 @@
-"""The loop: optima found, the same points after a kill, nothing lost by an objective that fails."""
+"""`maximize`: optima, resuming from a file, failures of the objective."""
 
 import os
 import pickle
@@ -43,7 +43,7 @@ def bowl_at(x):
 
 
 class Objective:
-    """A bowl that counts how often it was evaluated, and goes wrong at one of these times."""
+    """A bowl that records its points and fails at one evaluation."""
 
     def __init__(self, wrong_at=None, result=None):
         self.points = []
@@ -57,68 +57,68 @@ class Objective:
                 raise self.result
             return self.result
         value = bowl_at(x)
-        x[:] = np.nan  # what an objective does to its point is its own affair
+        x[:] = np.nan  # an objective may change its point
         return value
 
 
-# The optimum is found.
+# Optima.
 
 
-def test_the_optimum_of_a_bowl_is_found_in_few_steps():
-    found = search(bowl_at, n_steps=10)
-    np.testing.assert_allclose(found.x, [0.3, 0.6], atol=0.02)
-    assert found.value == bowl_at(found.x) == found.Y.max() and len(found) == 16
-    np.testing.assert_array_equal(found.best_so_far, np.maximum.accumulate(found.Y))
+def test_gp_finds_optimum():
+    history = search(bowl_at, n_steps=10)
+    np.testing.assert_allclose(history.x, [0.3, 0.6], atol=0.02)
+    assert history.value == bowl_at(history.x) == history.Y.max() and len(history) == 16
+    np.testing.assert_array_equal(history.best_so_far, np.maximum.accumulate(history.Y))
 
 
-def test_an_anchored_network_finds_better_points_than_it_began_with():
-    found = search(bowl_at, n_steps=5, surrogate=SMALL, seed=3)
-    assert found.value > found.Y[:6].max()
+def test_anchored_network_improves_on_initial_points():
+    history = search(bowl_at, n_steps=5, surrogate=SMALL, seed=3)
+    assert history.value > history.Y[:6].max()
 
 
 @pytest.mark.slow
-def test_the_default_surrogate_comes_near_the_optimum():
-    found = maximize(bowl_at, SQUARE, 14)
-    assert found.value > 4.9
+def test_default_surrogate_finds_optimum():
+    history = maximize(bowl_at, SQUARE, 14)
+    assert history.value > 4.9
 
 
-def test_a_surrogate_without_gradients_is_searched_by_candidates():
-    found = search(bowl_at, n_steps=8, surrogate=FOREST, seed=3)
-    assert found.value > found.Y[:6].max() + 0.2
+def test_surrogate_without_gradients():
+    history = search(bowl_at, n_steps=8, surrogate=FOREST, seed=3)
+    assert history.value > history.Y[:6].max() + 0.2
 
 
-def test_coordinates_of_very_different_size_make_no_difference():
+def test_bounds_of_different_scale():
     low, high = np.array([-1e6, 1e-9]), np.array([3e6, 2e-9])
-    found = maximize(lambda x: bowl_at((x - low) / (high - low)), [low, high], 10, surrogate=GPSurrogate)
-    np.testing.assert_allclose((found.x - low) / (high - low), [0.3, 0.6], atol=0.02)
+    history = maximize(lambda x: bowl_at((x - low) / (high - low)), [low, high], 10, surrogate=GPSurrogate)
+    np.testing.assert_allclose((history.x - low) / (high - low), [0.3, 0.6], atol=0.02)
 
 
-def test_an_optimum_in_a_corner_is_reached_exactly_and_asked_once():
-    found = search(lambda x: x.sum(), n_steps=6)
-    np.testing.assert_array_equal(found.x, [1.0, 1.0])
-    assert len(np.unique(found.X, axis=0)) == len(found)
+def test_optimum_in_a_corner_is_proposed_once():
+    history = search(lambda x: x.sum(), n_steps=6)
+    np.testing.assert_array_equal(history.x, [1.0, 1.0])
+    assert len(np.unique(history.X, axis=0)) == len(history)
 
 
 def test_one_dimension():
-    found = maximize(lambda x: -((x[0] - 0.7) ** 2), [[0], [1]], 6, surrogate=GPSurrogate)
-    assert found.x == pytest.approx([0.7], abs=0.02)
+    history = maximize(lambda x: -((x[0] - 0.7) ** 2), [[0], [1]], 6, surrogate=GPSurrogate)
+    assert history.x == pytest.approx([0.7], abs=0.02)
 
 
 @pytest.mark.parametrize(
     "acquisition", [LogExpectedImprovement, lambda model, best_f: qUpperConfidenceBound(model, beta=2.0)]
 )
-def test_acquisition_functions_of_botorch(acquisition):
-    found = search(bowl_at, n_steps=6, acquisition=acquisition)
-    assert found.value > 4.8
+def test_botorch_acquisition_functions(acquisition):
+    history = search(bowl_at, n_steps=6, acquisition=acquisition)
+    assert history.value > 4.8
 
 
-def test_a_float32_surrogate_is_searched_in_float64():
+def test_float32_surrogate():
     def single(X, Y):
         assert X.dtype == Y.dtype == torch.float64 and Y.shape == (len(X), 1)
         return SMALL(X.float(), Y.float())
 
-    found = search(bowl_at, n_steps=2, surrogate=single)
-    assert found.X.dtype == np.float64 and len(found) == 8
+    history = search(bowl_at, n_steps=2, surrogate=single)
+    assert history.X.dtype == np.float64 and len(history) == 8
 
 
 @pytest.mark.parametrize("surrogate", [GPSurrogate, SMALL, FOREST], ids=["gp", "anchored", "forest"])
@@ -135,20 +135,20 @@ def test_a_float32_surrogate_is_searched_in_float64():
     ids=["constant", "huge", "huge constant", "tiny", "offset", "cliff"],
 )
 def test_values_of_any_size(f, surrogate):
-    found = search(f, n_steps=2, surrogate=surrogate)
-    assert len(np.unique(found.X, axis=0)) == 8 and np.isfinite(found.X).all()
+    history = search(f, n_steps=2, surrogate=surrogate)
+    assert len(np.unique(history.X, axis=0)) == 8 and np.isfinite(history.X).all()
 
 
 @pytest.mark.parametrize("factor", [2.0**-900, 2.0**900])
-def test_the_scale_of_the_values_makes_no_difference(factor):
+def test_points_do_not_depend_on_scale_of_values(factor):
     plain, scaled = (search(lambda x, by=by: by * bowl_at(x), n_steps=2) for by in (1.0, factor))
     np.testing.assert_array_equal(scaled.X, plain.X)
 
 
-# The same points from the same seed, and after a kill.
+# Seeds and resuming.
 
 
-def test_the_seed_decides_and_the_random_state_outside_stays():
+def test_seed():
     state = torch.get_rng_state()
     first, again, other = (search(bowl_at, n_steps=2, seed=seed) for seed in (3, 3, 4))
     assert torch.equal(torch.get_rng_state(), state)
@@ -156,7 +156,7 @@ def test_the_seed_decides_and_the_random_state_outside_stays():
     assert not np.isin(first.X, other.X).any()
 
 
-def test_a_run_that_stopped_goes_on_to_the_same_points(tmp_path):
+def test_resumed_run_continues_with_same_points(tmp_path):
     whole = search(bowl_at, n_steps=4, path=tmp_path / "whole.jsonl")
     search(bowl_at, n_steps=1, path=tmp_path / "new" / "parts.jsonl")
     rest = Objective()
@@ -180,7 +180,7 @@ maximize(f, [[0.0, 0.0], [1.0, 1.0]], 40, surrogate=GPSurrogate, path=sys.argv[1
 
 
 @pytest.mark.slow
-def test_a_process_that_is_killed_loses_nothing_and_goes_on_to_the_same_points(tmp_path):
+def test_killed_process_resumes_with_same_points(tmp_path):
     path = tmp_path / "points.jsonl"
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     process = subprocess.Popen([sys.executable, "-c", SCRIPT, str(path)], env=environment)
@@ -202,7 +202,7 @@ def test_a_process_that_is_killed_loses_nothing_and_goes_on_to_the_same_points(t
     np.testing.assert_array_equal(resumed.Y, whole.Y)
 
 
-def test_a_file_that_cannot_be_written_to_loses_no_point(tmp_path):
+def test_write_error_keeps_history(tmp_path):
     path = tmp_path / "points.jsonl"
 
     def remove_the_file(x):
@@ -214,7 +214,7 @@ def test_a_file_that_cannot_be_written_to_loses_no_point(tmp_path):
     assert caught.value.history.value == 1.0
 
 
-# An objective that fails.
+# Failures.
 
 FAILURES = {
     "raises": (RuntimeError("the pump\nleaks"), "RuntimeError: the pump leaks"),
@@ -229,7 +229,7 @@ FAILURES = {
 
 
 @pytest.mark.parametrize("failure", FAILURES)
-def test_a_failing_objective_names_the_point_and_loses_nothing(failure, tmp_path):
+def test_failure_raises_with_point_and_history(failure, tmp_path):
     result, message = FAILURES[failure]
     objective = Objective(wrong_at=4, result=result)
     path = tmp_path / "points.jsonl"
@@ -239,41 +239,41 @@ def test_a_failing_objective_names_the_point_and_loses_nothing(failure, tmp_path
     np.testing.assert_array_equal(error.x, objective.points[4])
     np.testing.assert_array_equal(error.history.X, objective.points[:4])
     assert all(repr(float(number)) in str(error) for number in error.x) and "\n" not in str(error)
-    # The same call tries that point again, and goes on as if nothing had been.
+    # The same call evaluates that point again, and continues as without a failure.
     np.testing.assert_array_equal(search(bowl_at, n_steps=1, path=path).X, search(bowl_at, n_steps=1).X)
 
 
 @pytest.mark.parametrize("failure", FAILURES)
-def test_a_failing_objective_may_be_passed_over(failure, tmp_path):
+def test_failure_is_skipped(failure, tmp_path):
     objective = Objective(wrong_at=4, result=FAILURES[failure][0])
     path = tmp_path / "points.jsonl"
-    found = search(objective, n_steps=2, path=path, on_failure="skip")
-    np.testing.assert_array_equal(np.isnan(found.Y), np.arange(8) == 4)
-    assert np.isfinite(found.best_so_far).all() and "1 of them failed" in repr(found)
+    history = search(objective, n_steps=2, path=path, on_failure="skip")
+    np.testing.assert_array_equal(np.isnan(history.Y), np.arange(8) == 4)
+    assert np.isfinite(history.best_so_far).all() and "1 of them failed" in repr(history)
     again = Optimiser(SQUARE, path=path).history
-    np.testing.assert_array_equal(again.X, found.X)
-    np.testing.assert_array_equal(again.Y, found.Y)
+    np.testing.assert_array_equal(again.X, history.X)
+    np.testing.assert_array_equal(again.Y, history.Y)
 
 
-def test_the_surroundings_of_failures_are_avoided():
+def test_neighbourhood_of_failures_is_avoided():
     def left_half(x):
         if x[0] > 0.5:
             raise RuntimeError("too hot")
         return x.sum()
 
-    found = search(left_half, n_steps=8, on_failure="skip")
-    assert found.value > 1.3
-    assert len(np.unique(found.X.round(4), axis=0)) == len(found)
+    history = search(left_half, n_steps=8, on_failure="skip")
+    assert history.value > 1.3
+    assert len(np.unique(history.X.round(4), axis=0)) == len(history)
 
 
-def test_an_objective_that_always_fails_ends_without_a_best_point():
-    found = search(lambda x: None, n_steps=2, on_failure="skip")
-    assert len(found) == 8 and repr(found) == "<History: 8 points, 8 of them failed>"
+def test_only_failures_have_no_best_point():
+    history = search(lambda x: None, n_steps=2, on_failure="skip")
+    assert len(history) == 8 and repr(history) == "<History: 8 points, 8 of them failed>"
     with pytest.raises(ValueError, match="8 were evaluated, and none has a value"):
-        _ = found.x
+        _ = history.x
 
 
-def test_a_surrogate_that_fails_loses_nothing():
+def test_failing_surrogate_keeps_history():
     def broken(X, Y):
         raise RuntimeError("singular")
 
@@ -284,7 +284,7 @@ def test_a_surrogate_that_fails_loses_nothing():
     assert len(caught.value.history) == 6 and caught.value.x is None
 
 
-def test_the_error_travels_between_processes():
+def test_error_can_be_pickled():
     with pytest.raises(OptimisationError) as caught:
         search(Objective(wrong_at=3, result=np.nan))
     copy = pickle.loads(pickle.dumps(caught.value))
@@ -295,52 +295,52 @@ def test_the_error_travels_between_processes():
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("options", "message"),
     [
         ({"f": 3.0}, "f must be a function"),
         ({"n_steps": -1}, "n_steps must be at least 0"),
-        ({"n_steps": 2.5}, "n_steps must be a whole number"),
+        ({"n_steps": 2.5}, "n_steps must be an integer"),
         ({"n_initial": 1}, "n_initial must be at least 2"),
-        ({"n_initial": True}, "n_initial must be a whole number"),
+        ({"n_initial": True}, "n_initial must be an integer"),
         ({"seed": -1}, "seed must be at least 0"),
         ({"surrogate": "gp"}, "surrogate must be a function"),
         ({"acquisition": "ei"}, 'acquisition must be "logei" or a function'),
         ({"on_failure": "ignore"}, "on_failure must be"),
     ],
 )
-def test_settings_that_are_none_are_refused(words, message):
+def test_invalid_parameters(options, message):
     with pytest.raises((TypeError, ValueError), match=message):
-        search(**{"f": bowl_at, **words})
+        search(**{"f": bowl_at, **options})
 
 
-def test_a_fitted_model_is_no_surrogate_to_be_made(bowl):
+def test_fitted_model_as_surrogate_raises(bowl):
     with pytest.raises(TypeError, match="got GPSurrogate"):
         search(bowl_at, surrogate=GPSurrogate(*bowl))
 
 
-# What is shown.
+# Progress and plot.
 
 
-def test_progress_counts_to_the_end():
+def test_progress_callable():
     seen = []
     search(bowl_at, n_steps=1, progress=lambda done, total: seen.append((done, total)))
     assert seen == [(done, 7) for done in range(8)]
 
 
 @pytest.mark.parametrize("progress", [True, False])
-def test_progress_is_silent_where_nobody_watches(progress, capsys):
+def test_progress_is_silent_without_terminal(progress, capsys):
     search(bowl_at, n_steps=0, progress=progress)
     assert capsys.readouterr() == ("", "")
 
 
-def test_a_count_is_shown_on_a_terminal_without_rich(capsys, monkeypatch):
-    monkeypatch.setitem(sys.modules, "rich.console", None)
+def test_progress_without_rich(capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "rich.progress", None)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     search(bowl_at, n_steps=0)
-    assert capsys.readouterr().err.endswith("\rmaximize: 6 of 6 evaluations\n")
+    assert capsys.readouterr().err.endswith("\r6 of 6 evaluations\n")
 
 
-def test_the_plot_shows_values_and_the_best_so_far():
+def test_plot():
     pytest.importorskip("plotly")
     optimiser = Optimiser(SQUARE, n_initial=2)
     optimiser.tell(optimiser.ask(5), [None, 1.0, 3.0, None, 2.0])

@@ -1,0 +1,141 @@
+"""`History`: the evaluated points of a maximisation, and the file that stores them."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from deltauq._version import __version__
+from deltauq.utils.filesystem import atomic_write
+from deltauq.utils.jsonl import JsonLines, parse
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+FORMAT = "deltauq maximisation"
+LIBRARIES = ("botorch", "numpy", "torch")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class History:
+    """Every evaluated point, in order.
+
+    Attributes
+    ----------
+    X : array of shape (n, d)
+        The points.
+    Y : array of shape (n,)
+        Their values; NaN for a failed evaluation.
+    n_initial : int
+        How many points were to be drawn before the first surrogate.
+    """
+
+    X: np.ndarray
+    Y: np.ndarray
+    n_initial: int
+
+    @property
+    def x(self) -> np.ndarray:
+        """The best point, of shape (d,); the first of several."""
+        return self.X[self._best()].copy()
+
+    @property
+    def value(self) -> float:
+        """The largest value."""
+        return float(self.Y[self._best()])
+
+    @property
+    def best_so_far(self) -> np.ndarray:
+        """The largest value up to each point, of shape (n,); NaN before the first value."""
+        return np.fmax.accumulate(self.Y)
+
+    def plot(self) -> Figure:
+        """Draw the values and the largest so far; needs plotly."""
+        from deltauq.plots import best_so_far
+
+        return best_so_far(self.Y, n_initial=self.n_initial)
+
+    def __len__(self) -> int:
+        return len(self.Y)
+
+    def __repr__(self) -> str:
+        n_failed = int(np.isnan(self.Y).sum())
+        counted = f"{len(self)} points" + (f", {n_failed} of them failed" if n_failed else "")
+        best = "" if n_failed == len(self) else f", best {self.value:.6g} at {format_point(self.x)}"
+        return f"<History: {counted}{best}>"
+
+    def _best(self) -> int:
+        if np.isnan(self.Y).all():
+            raise ValueError(f"there is no best point: {len(self)} were evaluated, and none has a value.")
+        return int(np.nanargmax(self.Y))
+
+
+def format_point(x: np.ndarray) -> str:
+    """Return a point as text with all its digits, so that it can be evaluated again."""
+    return "[" + ", ".join(repr(float(number)) for number in x) + "]"
+
+
+class HistoryFile:
+    """Evaluated points in a file, one JSON line each, after a line with the bounds, the seed and versions.
+
+    Parameters
+    ----------
+    path : path
+        Created, with its folders, unless it exists. An incomplete last line is ignored.
+    bounds : array of shape (2, d)
+    seed : int
+        Both must equal those of an existing file.
+
+    Attributes
+    ----------
+    points : list of tuple
+        Points and values in the file when it was opened.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], bounds: np.ndarray, seed: int) -> None:
+        self.path = Path(path)
+        self.points: list[tuple[np.ndarray, float]] = []
+        if self.path.exists() and self.path.stat().st_size:
+            self._load(bounds, seed)
+            return
+        versions = {"deltauq": __version__, **{name: version(name) for name in LIBRARIES}}
+        header = {"format": FORMAT, "bounds": bounds.tolist(), "seed": seed, "versions": versions}
+        with atomic_write(self.path) as part:
+            JsonLines(part).append(header)
+
+    def append(self, x: np.ndarray, y: float) -> None:
+        """Write a point of shape (d,) and its value, NaN for a failed evaluation."""
+        if not self.path.exists():  # without its header, a new file could not be resumed from
+            raise FileNotFoundError(f"{self.path} was removed.")
+        JsonLines(self.path).append({"x": x.tolist(), "y": None if np.isnan(y) else y})
+
+    def _load(self, bounds: np.ndarray, seed: int) -> None:
+        first, *lines = self.path.read_bytes().split(b"\n")
+        header = parse(first)
+        if header is None or header.get("format") != FORMAT:
+            raise ValueError(f"{self.path} is not the file of a maximisation; it was not changed.")
+        for name, value in (("bounds", bounds.tolist()), ("seed", seed)):
+            if header.get(name) != value:
+                raise ValueError(
+                    f"{self.path} was begun with {name} {header.get(name)} and cannot be continued with "
+                    f"{value}: give the same, or another path."
+                )
+        if lines and parse(lines[-1]) is None:  # empty after a newline, or incomplete
+            lines.pop()
+        for number, line in enumerate(lines, start=2):
+            self.points.append(self._parse_point(parse(line), number, bounds.shape[1]))
+
+    def _parse_point(self, point: Any, number: int, d: int) -> tuple[np.ndarray, float]:
+        try:
+            x = np.array(point["x"], dtype=np.float64)
+            y = np.nan if point["y"] is None else float(point["y"])
+        except (KeyError, TypeError, ValueError):
+            x = np.empty(0)
+        if x.shape != (d,):
+            raise ValueError(f"line {number} of {self.path} is not a point of {d} numbers.")
+        return x, y

@@ -1,0 +1,356 @@
+"""What all surrogates share: training data, transforms, training several at once, and posteriors."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar, Literal, NoReturn, Self
+
+import torch
+from botorch.acquisition.objective import PosteriorTransform
+from botorch.exceptions.errors import UnsupportedError
+from botorch.models.ensemble import EnsembleModel
+from botorch.models.model import Model
+from botorch.models.transforms.input import InputStandardize, InputTransform, Normalize
+from botorch.models.transforms.outcome import OutcomeTransform
+from botorch.posteriors.posterior import Posterior
+from sklearn.exceptions import NotFittedError
+from torch import Tensor, nn
+
+from deltauq.bo.posteriors import AnchorPosterior, as_gaussian
+from deltauq.bo.transforms import make_outcome_transform, transform_error
+from deltauq.nn.training import NotStackableError, Recipe, derive_seed, fit, fit_many, supervised
+
+MakeNetwork = Callable[[int, int], nn.Module]
+"""``network(d, m)``: a new network of d inputs and m outputs."""
+
+
+class Surrogate(Model):
+    """A BoTorch model of n evaluated points. Call `fit` before use.
+
+    Parameters
+    ----------
+    train_X : float tensor of shape (n, d)
+        At least two points. The model has their dtype and device.
+    train_Y : float tensor of shape (n, m)
+        Outcomes at these points.
+    input_transform : InputTransform, "standardize", "range" or None
+        "standardize": zero mean and unit variance of the evaluated points; "range": all of them between -0.5
+        and 0.5.
+    outcome_transform : OutcomeTransform, "standardize", "clip" or None
+        "clip": `ClipWorst`, then zero mean and unit variance; for outcomes that are to be maximised.
+
+    Attributes
+    ----------
+    train_inputs : tuple of one tensor of shape (n, d)
+        Untransformed points.
+    train_targets : tensor of shape (n, m)
+        Untransformed outcomes.
+    """
+
+    shared_options: ClassVar[tuple[str, ...]] = ()
+    """Attributes that are equal in surrogates trained together."""
+
+    def __init__(
+        self,
+        train_X: Tensor,
+        train_Y: Tensor,
+        *,
+        input_transform: InputTransform | Literal["standardize", "range"] | None = "standardize",
+        outcome_transform: OutcomeTransform | Literal["standardize", "clip"] | None = "standardize",
+    ) -> None:
+        super().__init__()
+        _check_training_data(train_X, train_Y)
+        self.train_inputs = (train_X.detach(),)
+        self.train_targets = train_Y.detach()
+        if isinstance(input_transform, str):
+            input_transform = _make_input_transform(input_transform, train_X.shape[1])
+        if isinstance(outcome_transform, str):
+            outcome_transform = make_outcome_transform(outcome_transform, train_Y.shape[1])
+        if input_transform is not None:
+            self.input_transform = input_transform.to(train_X)
+        if outcome_transform is not None:
+            self.outcome_transform = outcome_transform.to(train_X)
+        self._is_fitted = False
+
+    @property
+    def num_outputs(self) -> int:
+        """The number m of outputs."""
+        return self.train_targets.shape[1]
+
+    @property
+    def batch_shape(self) -> torch.Size:
+        """Empty: a surrogate is a single model."""
+        return torch.Size([])
+
+    def fit(self) -> Self:
+        """Train from scratch on the evaluated points."""
+        fit_together([self])
+        return self
+
+    def reseed(self, seed: int) -> Self:
+        """Add a further seed to the random seed of the next training.
+
+        A loop calls it with another seed in every step, so that no two steps share the initial weights.
+        """
+        return self
+
+    def condition_on_observations(self, X: Tensor, Y: Tensor, **kwargs: Any) -> NoReturn:
+        """Raise an error: a trained network cannot be conditioned."""
+        raise UnsupportedError(
+            f"{type(self).__name__} cannot be conditioned on observations: "
+            "make a new one of all points and fit it."
+        )
+
+    @classmethod
+    @abstractmethod
+    def train_together(cls, surrogates: Sequence[Any], xs: Sequence[Tensor], ys: Sequence[Tensor]) -> None:
+        """Train surrogates with equal options, each on transformed points (n, d) and outcomes (n, m)."""
+
+    def options(self) -> tuple[Any, ...]:
+        """Return what surrogates have in common that can be trained together."""
+        x = self.train_inputs[0]
+        shared = [getattr(self, name) for name in self.shared_options]
+        return (type(self), x.shape, x.dtype, x.device, self.num_outputs, *shared)
+
+    @torch.no_grad()
+    def transform_training_data(self) -> tuple[Tensor, Tensor]:
+        """Fit the transforms and return the transformed points and outcomes."""
+        x, y = self.train_inputs[0], self.train_targets
+        if hasattr(self, "input_transform"):
+            x = self.input_transform.train()(x)
+            self.input_transform.eval()
+        if hasattr(self, "outcome_transform"):
+            y, _ = self.outcome_transform.train()(y, X=self.train_inputs[0])
+            self.outcome_transform.eval()
+        return x, y
+
+    def _check_points(self, X: Tensor) -> None:
+        """Raise an error if X cannot be predicted."""
+        if not self._is_fitted:
+            raise NotFittedError(f"this {type(self).__name__} is not fitted yet: call fit first.")
+        d = self.train_inputs[0].shape[1]
+        if X.ndim < 2 or X.shape[-1] != d:
+            raise ValueError(f"points must have shape (..., q, {d}), got {tuple(X.shape)}.")
+
+    def _set_transformed_inputs(self) -> None:
+        """Keep the training inputs untransformed; BoTorch would transform them in eval()."""
+
+
+class NetworkSurrogate(Surrogate):
+    """A surrogate that trains networks.
+
+    Parameters
+    ----------
+    train_X : float tensor of shape (n, d)
+    train_Y : float tensor of shape (n, m)
+    network : callable
+        ``network(d, m)`` returns a new network.
+    recipe : Recipe
+        How to train it, with the random seed.
+    **options
+        Those of the other base classes.
+    """
+
+    def __init__(
+        self, train_X: Tensor, train_Y: Tensor, *, network: MakeNetwork, recipe: Recipe, **options: Any
+    ) -> None:
+        super().__init__(train_X, train_Y, **options)
+        if isinstance(network, nn.Module) or not callable(network):
+            raise TypeError(
+                "network must be a function of (d, m) that returns a new network, "
+                f"got {type(network).__name__}."
+            )
+        self.network = network
+        self.recipe = recipe
+
+    def reseed(self, seed: int) -> Self:
+        """Add a further seed to that of the recipe; see `Surrogate.reseed`."""
+        self.recipe = replace(self.recipe, seed=derive_seed(self.recipe.seed, seed))
+        return self
+
+    def make_network(self) -> nn.Module:
+        """Return an untrained network."""
+        return self.network(self.train_inputs[0].shape[1], self.num_outputs)
+
+    def seeded_network(self, seed: int) -> Any:
+        """Return a network with initial weights of this seed; the global random state does not change."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            return self.make_network().to(self.train_inputs[0])
+
+    def options(self) -> tuple[Any, ...]:
+        """Return what surrogates have in common that can be trained together."""
+        return (*super().options(), self.network, replace(self.recipe, seed=0))
+
+
+class SampledSurrogate(Surrogate, EnsembleModel):
+    """A surrogate whose posterior consists of K functions, the same for all points.
+
+    Parameters
+    ----------
+    train_X : float tensor of shape (n, d)
+    train_Y : float tensor of shape (n, m)
+    posterior : {"ensemble", "gaussian"}
+        Form of the posterior: the K functions themselves (BoTorch's variance then divides by K - 1), or the
+        Gaussian with their mean and variance (dividing by K), for analytic acquisition functions.
+    **transforms
+        `input_transform` and `outcome_transform`, see `Surrogate`.
+    """
+
+    def __init__(
+        self,
+        train_X: Tensor,
+        train_Y: Tensor,
+        *,
+        posterior: Literal["ensemble", "gaussian"] = "ensemble",
+        **transforms: Any,
+    ) -> None:
+        super().__init__(train_X, train_Y, **transforms)
+        if posterior not in ("ensemble", "gaussian"):
+            raise ValueError(f'posterior must be "ensemble" or "gaussian", got {posterior!r}.')
+        self.posterior_kind = posterior
+
+    def forward(self, X: Tensor) -> Tensor:
+        """Return the values of all K functions, before the outcome transform is undone.
+
+        Parameters
+        ----------
+        X : tensor of shape (..., q, d)
+            Transformed points.
+
+        Returns
+        -------
+        values : tensor of shape (..., K, q, m)
+        """
+        self._check_points(X)
+        values = self.function_values(X.reshape(-1, X.shape[-1]))
+        return values.unflatten(1, X.shape[:-1]).movedim(0, -3)
+
+    # The signatures of BoTorch's Model and EnsembleModel differ.
+    def posterior(  # type: ignore[override]
+        self,
+        X: Tensor,
+        output_indices: list[int] | None = None,
+        posterior_transform: PosteriorTransform | None = None,
+        **kwargs: Any,
+    ) -> Posterior:
+        """Return the joint posterior at points.
+
+        Parameters
+        ----------
+        X : tensor of shape (..., q, d)
+            Untransformed points.
+        output_indices : list of int, optional
+            Indices of outputs; all by default.
+        posterior_transform : PosteriorTransform, optional
+            Applied to the posterior.
+        **kwargs
+            Further parameters of BoTorch. There is no observation noise; ``observation_noise=True`` is
+            ignored.
+
+        Returns
+        -------
+        posterior : AnchorPosterior or GPyTorchPosterior over (..., q, m)
+        """
+        self._check_points(X)
+        values = super().posterior(X, output_indices, **kwargs).values
+        posterior = as_gaussian(values) if self.posterior_kind == "gaussian" else AnchorPosterior(values)
+        return posterior if posterior_transform is None else posterior_transform(posterior=posterior, X=X)
+
+    @abstractmethod
+    def function_values(self, x: Tensor) -> Tensor:
+        """Return values of shape (K, n, m) at transformed points of shape (n, d)."""
+
+
+def fit_together(surrogates: Sequence[Any]) -> None:
+    """Fit surrogates with equal options all at once, such as several seeds or several runs of a study.
+
+    The networks are trained in one vectorised pass, which takes little longer than one of them. The result
+    is that of fitting one by one, up to rounding; only dropout masks in training depend on how many are
+    trained together. Other BoTorch models with a method `fit` are fitted one by one.
+
+    Parameters
+    ----------
+    surrogates : sequence of Surrogate
+        Of one class, with equal numbers of points, inputs and outputs and equal options. Data, transforms and
+        the seed of the recipe may differ.
+    """
+    if not surrogates:
+        raise ValueError("there is no surrogate to train.")
+    first = surrogates[0]
+    if not isinstance(first, Surrogate):
+        for surrogate in surrogates:
+            surrogate.fit()
+        return
+    if any(surrogate.options() != first.options() for surrogate in surrogates):
+        raise ValueError("surrogates are trained together only if they differ in data and seed alone.")
+    data = [surrogate.transform_training_data() for surrogate in surrogates]
+    first.train_together(surrogates, [x for x, _ in data], [y for _, y in data])
+    for surrogate in surrogates:
+        surrogate._is_fitted = True
+        surrogate.eval().requires_grad_(False)
+
+
+def train_networks(
+    nets: Sequence[nn.Module],
+    xs: Sequence[Tensor],
+    ys: Sequence[Tensor],
+    recipe: Recipe,
+    seeds: Sequence[int],
+    criterion: Callable[[Tensor, Tensor], Tensor] | None = None,
+) -> None:
+    """Train networks of one architecture in place, each on its own data; all at once if they can be stacked.
+
+    Parameters
+    ----------
+    nets : sequence of k Modules
+    xs, ys : sequences of k tensors of shapes (n, d) and (n, m)
+    recipe : Recipe
+    seeds : sequence of k ints
+        Random seeds of the order of rows and anchors.
+    criterion : callable, optional
+        ``criterion(outputs, targets)``; squared error by default.
+    """
+    n = len(xs[0])
+    rows = torch.arange(len(xs) * n).view(-1, n)
+    try:
+        fit_many(nets, torch.cat(list(xs)), torch.cat(list(ys)), recipe, criterion, rows=rows, seeds=seeds)
+    except NotStackableError:
+        objective = None if criterion is None else supervised(criterion)
+        for net, x, y, seed in zip(nets, xs, ys, seeds, strict=True):
+            fit(net, x, y, replace(recipe, seed=seed), objective)
+            net.to(x.device)
+
+
+def _make_input_transform(name: str, d: int) -> InputTransform:
+    """Return the transform of d inputs of this name."""
+    if name == "standardize":
+        return InputStandardize(d)
+    if name == "range":
+        return Normalize(d, center=0.0)
+    raise transform_error("input_transform", '"standardize", "range"', name)
+
+
+def _check_training_data(x: Tensor, y: Tensor) -> None:
+    """Raise an error for training data that cannot be used."""
+    if not (isinstance(x, Tensor) and isinstance(y, Tensor)):
+        raise TypeError(
+            f"train_X and train_Y must be tensors, got {type(x).__name__} and {type(y).__name__}."
+        )
+    if x.ndim != 2 or y.ndim != 2 or len(x) != len(y) or 0 in (x.shape[1], y.shape[1]):
+        raise ValueError(
+            "train_X and train_Y must have shapes (n, d) and (n, m), "
+            f"got {tuple(x.shape)} and {tuple(y.shape)}."
+        )
+    if len(x) < 2:
+        raise ValueError(f"a surrogate needs at least two points, got {len(x)}.")
+    if not x.is_floating_point() or x.dtype != y.dtype or x.device != y.device:
+        raise ValueError(
+            "train_X and train_Y must be floats of one dtype on one device, "
+            f"got {x.dtype} on {x.device} and {y.dtype} on {y.device}."
+        )
+    for name, values in (("train_X", x), ("train_Y", y)):
+        if not values.isfinite().all():
+            raise ValueError(f"{name} contains values that are not finite.")
