@@ -56,7 +56,7 @@ bench: $(TEST) ## Run every benchmark
 	  echo "== $$file"; $(PY) "$$file"; \
 	done
 
-tables: $(TEST) ## Render the reference pages and the result tables of the documentation
+tables: $(TEST) ## Render the result tables of README.md and docs/results.md
 	$(PY) docs/render.py
 
 pictures: $(TEST) ## Draw the pictures of the documentation

@@ -1,8 +1,7 @@
-"""Writes what the documents say of results, names and commands; with `--check` it only compares.
+"""Writes the result tables of the documentation; with `--check` it only compares.
 
-`docs/results.md` is the whole report on the result lines. In README.md, what stands between `<!-- name -->`
-and `<!-- /name -->` is the first table of that experiment. `docs/api/` and `docs/commands.md` are the
-reference.
+`docs/results.md` is the report on all experiments. In README.md, the text between `<!-- name -->` and
+`<!-- /name -->` is the first table of that experiment.
 """
 
 from __future__ import annotations
@@ -12,27 +11,25 @@ import subprocess
 import sys
 from pathlib import Path
 
-from reference import api_pages, commands_page
-
 ROOT = Path(__file__).parent.parent
 HEAD = """# Results
 
-Rendered from `results/*.jsonl` by `make tables`; every figure is a mean ± sample standard deviation over
-seeds, the paper's figure in parentheses where it has one. `python -m experiments report --html page.html`
-shows the same with figures.
+Rendered from `results/*.jsonl` by `make tables`. Every number is a mean ± sample standard deviation over
+random seeds, followed by the paper's number in parentheses if there is one.
+`python -m experiments report --html page.html` writes the same with figures.
 """
 BLOCK = re.compile(r"<!-- (?P<name>[a-z0-9-]+) -->\n.*?<!-- /(?P=name) -->", re.DOTALL)
 
 
-def report() -> str:
+def render_report() -> str:
     """Return the report of all experiments in Markdown."""
     command = [sys.executable, "-m", "experiments", "report", "--format", "markdown", "--profile", "paper"]
     return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()
 
 
-def with_tables(text: str, told: str) -> str:
-    """Return a document with its blocks filled: the first table of each experiment that a report tells of."""
-    sections = dict(re.findall(r"^## ([a-z0-9-]+): (.*?)(?=^## |\Z)", told, re.DOTALL | re.MULTILINE))
+def with_tables(text: str, report: str) -> str:
+    """Return a document whose blocks contain the first table of each experiment in a report."""
+    sections = dict(re.findall(r"^## ([a-z0-9-]+): (.*?)(?=^## |\Z)", report, re.DOTALL | re.MULTILINE))
 
     def block(match: re.Match[str]) -> str:
         name = match["name"]
@@ -45,25 +42,22 @@ def with_tables(text: str, told: str) -> str:
 
 
 def main() -> int:
-    """Write the documents, or tell which of them differs from the lines."""
-    readme, told = ROOT / "README.md", report()
+    """Write the documents; with `--check`, return 1 if one of them is not up to date."""
+    readme, results = ROOT / "README.md", render_report()
     documents = {
-        ROOT / "docs" / "results.md": f"{HEAD}\n{told}\n",
-        readme: with_tables(readme.read_text(encoding="utf-8"), told),
-        **api_pages(),
-        **commands_page(),
+        ROOT / "docs" / "results.md": f"{HEAD}\n{results}\n",
+        readme: with_tables(readme.read_text(encoding="utf-8"), results),
     }
-    old = [
+    outdated = [
         path
         for path, text in documents.items()
         if not path.exists() or path.read_text(encoding="utf-8") != text
     ]
     if "--check" in sys.argv:
-        for path in old:
-            print(f"{path.relative_to(ROOT)} is not what it is rendered from: make tables")
-        return 1 if old else 0
-    for path in old:
-        path.parent.mkdir(exist_ok=True)
+        for path in outdated:
+            print(f"{path.relative_to(ROOT)} is not up to date: make tables")
+        return 1 if outdated else 0
+    for path in outdated:
         path.write_text(documents[path], encoding="utf-8")
         print(f"wrote {path.relative_to(ROOT)}")
     return 0
