@@ -18,7 +18,6 @@ METHODS = {
     "quantile-forest": "quantile forest",
     "ngboost": "NGBoost",
     "scaled": "plain, logits × 0.5",
-    "energy": "plain, energy",
     "delta-mean": "Δ, mean",
     "delta-mean-scaled": "Δ, mean × 0.5",
     "delta-trivial": "Δ, trivial encoding",

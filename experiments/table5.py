@@ -134,6 +134,7 @@ def _table(title: str, schedule: str) -> TableSpec:
         best=None,
         paper=paper_values.TABLE5 if schedule == "steps" else {},
         where={"schedule": schedule},
+        labels={"energy": "plain, energy"},
         note="SVHN: the first 10,000 of its 26,032 test images.",
     )
 

@@ -308,7 +308,6 @@ def uci_table(name: str) -> SplitTable:
 
 
 _NAMES = {
-    "energy": "energy",
     "delta-uq": "Δ-UQ, calibrated",
     "delta-uq-raw": "Δ-UQ, raw",
     "svi": "SVI",

@@ -97,7 +97,7 @@ def squares(log, n=10, fails=None):
 def test_a_worker_is_killed_in_a_sweep(cluster, log, tmp_path):
     store = ResultStore(tmp_path / "squares.jsonl")
     killed = []
-    for line in run_experiment(squares(log), store, run=partial(run_on_ray, address=cluster.address)):
+    for line in run_experiment(squares(log), store, run_tasks=partial(run_on_ray, address=cluster.address)):
         assert line.hardware
         if not killed:
             killed.append(watching.kill_one_at_work(log))
@@ -113,7 +113,7 @@ def test_a_cell_that_fails_is_not_tried_again_and_one_that_kills_its_worker_not_
     run = partial(run_on_ray, address=cluster.address)
     store = ResultStore(tmp_path / "squares.jsonl")
     with pytest.raises(ArithmeticError, match=r"^no luck$"):
-        list(run_experiment(squares(log, 2, fails=1), store, run=run))
+        list(run_experiment(squares(log, 2, fails=1), store, run_tasks=run))
     assert len(watching.tries(log)["1"]) == 1
 
     def fatal(task):
