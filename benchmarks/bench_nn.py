@@ -1,4 +1,4 @@
-"""An anchored network: its posterior against forming all pairs, both readings against one, its training step.
+"""An anchored network: its posterior against forming all pairs, masked anchors, its training step.
 
 The plain side forms the tuples [R, X - R] in blocks of as many pairs and passes them through the widened
 network. All sides run in turn, so that other load on the machine meets them alike; times are medians.
@@ -33,9 +33,7 @@ BATCH, TRIALS = 128, 15
 def widened(net: Anchored) -> nn.Sequential:
     """Return the same function of tuples as an ordinary network."""
     stem, *rest = net.module.layers
-    layer = nn.Linear(stem.weight.shape[1], stem.weight.shape[0])
-    layer.load_state_dict(stem.state_dict())
-    return nn.Sequential(layer, *rest)
+    return nn.Sequential(stem.wide, *rest)
 
 
 @torch.no_grad()
@@ -109,18 +107,18 @@ def compare_posteriors() -> None:
         print(f"K = {k:4}: {mb:4.0f} MB more at the peak")
 
 
-def compare_readings(name: str, network: nn.Module, x: Tensor, n_anchors: int) -> None:
-    """Print how long a posterior takes with anchors shown, and with both readings."""
+def compare_masked(name: str, network: nn.Module, x: Tensor, n_anchors: int) -> None:
+    """Print how long a posterior takes with anchors alone, and averaged over masked anchors."""
     net = Anchored(network, n_anchors, mask=0.25).eval()
     net.set_anchors(torch.randn(n_anchors, *x.shape[1:]))
 
-    def seconds(reading: str) -> float:
-        net.reading = reading
+    def seconds(average_masked: bool) -> float:
+        net.average_masked = average_masked
         return measure(partial(net.posterior, x))[0]
 
-    runs = [(seconds("shown"), seconds("both")) for _ in range(REPEATS + 1)][1:]
-    shown, both = (median([run[k] for run in runs]) for k in range(2))
-    print(f"{name:26}  {shown:6.2f} s shown  {both:6.2f} s both readings  {both / shown:4.2f} times")
+    runs = [(seconds(False), seconds(True)) for _ in range(REPEATS + 1)][1:]
+    plain, averaged = (median([run[k] for run in runs]) for k in range(2))
+    print(f"{name:26}  {plain:6.2f} s plain  {averaged:6.2f} s averaged  {averaged / plain:4.2f} times")
 
 
 def training(net: nn.Module, x: Tensor, y: Tensor, loss: Callable, steps: int) -> Callable[[], None]:
@@ -151,11 +149,11 @@ def main() -> None:
     torch.manual_seed(0)
     torch.set_num_threads(THREADS)
     compare_posteriors()
-    print("posterior, one reading and two")
-    compare_readings(
+    print("posterior, plain and averaged over masked anchors")
+    compare_masked(
         "MLP 784-4x512-1, K = 100", MLP(FEATURES, 1, WIDTHS), torch.randn(ROWS // 4, FEATURES), ANCHORS
     )
-    compare_readings("ResNet-20, K = 10", ResNet20(), torch.randn(2 * BATCH, 3, 32, 32), 10)
+    compare_masked("ResNet-20, K = 10", ResNet20(), torch.randn(2 * BATCH, 3, 32, 32), 10)
     print(f"training step, batches of {BATCH}")
     x, y = torch.randn(BATCH, FEATURES), torch.randn(BATCH, 1)
     compare_steps("MLP 784-4x512-1", MLP(FEATURES, 1, WIDTHS), x, y, F.mse_loss, steps=20)

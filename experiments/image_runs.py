@@ -122,7 +122,7 @@ def _functions(net: nn.Module, run: Run, anchors: Anchors, n: int) -> Iterator[F
 def _give_anchors(net: Anchored, run: Run, anchors: Anchors) -> None:
     """Let a network keep these anchors and read them as they say."""
     net.set_anchors(anchor_inputs(run, anchors).to(net.anchors.device), anchors.number)
-    net.reading = anchors.reading
+    net.average_masked = anchors.reading == "both"
 
 
 def _under_stored_anchors(net: Anchored, x: Tensor, rows: Tensor) -> Tensor:

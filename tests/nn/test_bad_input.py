@@ -66,7 +66,7 @@ def test_anchors_of_another_shape_or_device(net):
 def test_a_variance_needs_two_anchors(net):
     net.set_anchors(torch.randn(1, 5))
     assert net.eval()(torch.randn(4, 5)).shape == (4, 2)
-    with pytest.raises(ValueError, match="one anchor has no variance: keep at least two"):
+    with pytest.raises(ValueError, match="one anchor has no variance: store at least two"):
         net.posterior(torch.randn(4, 5))
     net.set_anchors(None)
     with pytest.raises(ValueError, match="there are no anchors yet"):
@@ -102,7 +102,7 @@ def test_outputs_that_are_no_tensor_or_have_other_rows():
 
 @pytest.mark.parametrize(
     ("word", "value"),
-    [("mask", 1.0), ("mask", None), ("mask", "a"), ("mask_by", "pixel"), ("reading", "hidden")],
+    [("mask", 1.0), ("mask", None), ("mask", "a"), ("mask_by", "pixel")],
 )
 def test_what_is_said_of_masks_later_is_checked_as_well(word, value, net):
     before = getattr(net, word)
@@ -135,8 +135,7 @@ def test_the_network_inside_is_not_called_alone(net):
         ({"mask": 1.0}, "mask must be a probability below 1, got 1.0."),
         ({"mask": -0.1}, "mask must be a probability below 1"),
         ({"mask_by": "pixel"}, r"mask_by must be one of \['batch', 'row'\], got 'pixel'."),
-        ({"mask": 0.5, "reading": "hidden"}, r"reading must be one of \['shown', 'both'\], got 'hidden'."),
-        ({"at": "0", "stem": "0"}, "at and stem name two places"),
+        ({"at": "0", "stem": "0"}, "at and stem name two layers"),
         (
             {"at": "fc"},
             r"at='fc' names no layer of the network: it holds 0, 1, 2; layers with parameters: 0 \(Lin",

@@ -23,7 +23,7 @@ def anchored(make, shape, **options):
 
 CASES = {
     "perceptron": (lambda: MLP(5, 2, (8, 8), n_frequencies=4), (5,), {"mask": 0.1, "mask_by": "row"}),
-    "both readings": (lambda: MLP(5, 2, (8,)), (5,), {"mask": 0.1, "reading": "both"}),
+    "averaged over masked anchors": (lambda: MLP(5, 2, (8,)), (5,), {"mask": 0.1, "average_masked": True}),
     "two anchors": (lambda: MLP(5, 2, (8,), dropout=0.1), (5,), {"encoding": "two-anchor"}),
     "residual": (ResNet20, (3, 8, 8), {"train_anchors": "reverse"}),
     "hidden": (ResNet20, (3, 8, 8), {"at": "stages.1"}),
@@ -37,7 +37,7 @@ def test_our_networks_are_rebuilt_from_the_file_alone(case, tmp_path):
     save(net, path)
     again = load(path)
     assert not again.training
-    assert (again.mask_by, again.reading) == (net.mask_by, net.reading)
+    assert (again.mask_by, again.average_masked) == (net.mask_by, net.average_masked)
     assert (again.n_anchors, again.mask, again.encoding, again.at, again.train_anchors) == (
         net.n_anchors, net.mask, net.encoding, net.at, net.train_anchors
     )  # fmt: skip
@@ -174,7 +174,7 @@ def test_copies_are_equal_and_apart(conv_net, images):
     twin = copy.deepcopy(net)
     assert torch.equal(twin.posterior(images).var, net.posterior(images).var)
     with torch.no_grad():
-        twin.site.weight.zero_()
+        twin.anchored_layer.wide.weight.zero_()
         twin.anchors.zero_()
     assert net.posterior(images).var.max() > 0
     unpickled = pickle.loads(pickle.dumps(net))
@@ -232,13 +232,13 @@ def test_a_file_whose_hash_fits_but_not_its_content(change, tmp_path):
         load(path)
 
 
-def test_another_reading_than_the_saved_one_is_warned_of(tmp_path):
-    net = Anchored(MLP(5, 2, (8,)), mask=0.1, reading="both")
+def test_another_average_masked_than_the_saved_one_raises_a_warning(tmp_path):
+    net = Anchored(MLP(5, 2, (8,)), mask=0.1, average_masked=True)
     net(torch.randn(8, 5))
     net.save(tmp_path / "net")
-    with pytest.warns(UserWarning, match="was saved with reading='both', and this one has 'shown'"):
+    with pytest.warns(UserWarning, match="was saved with average_masked=True, and this one has False"):
         Anchored(MLP(5, 2, (8,))).load(tmp_path / "net")
-    Anchored(MLP(5, 2, (8,)), mask=0.3, reading="both").load(tmp_path / "net")
+    Anchored(MLP(5, 2, (8,)), mask=0.3, average_masked=True).load(tmp_path / "net")
 
 
 def test_what_cannot_be_written_gets_one_line(mlp, tmp_path):

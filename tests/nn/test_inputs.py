@@ -8,8 +8,7 @@ import torch
 from torch import nn
 
 from deltauq.nn import MLP, Anchored, AnchorPredictor, anchored_loss
-from deltauq.nn._inputs import Inputs
-from deltauq.nn._pairing import WithGiven
+from deltauq.nn.inputs import Inputs
 from deltauq.nn.training import Recipe, fit, fit_many
 
 T = 4
@@ -62,10 +61,10 @@ CASES = {
         {},
         lambda n: ((), {"causal": torch.ones(T, T).triu(1).bool()}),
     ),
-    "both masks, both readings": (
+    "both masks, averaged over masked anchors": (
         Encoder,
         (T, 5),
-        {"mask": 0.5, "reading": "both"},
+        {"mask": 0.5, "average_masked": True},
         lambda n: ((padding(n),), {"causal": torch.ones(T, T).triu(1).bool()}),
     ),
     "condition": (Conditioned, (5,), {}, lambda n: ((torch.arange(n) % 7,), {})),
@@ -84,8 +83,10 @@ def _case(request):
     make, shape, options, further = CASES[request.param]
     torch.manual_seed(0)
     net = Anchored(make(), n_anchors=5, **options)
-    for parameter in net.site.parameters():
-        nn.init.normal_(parameter, std=0.5)  # a projection that reads the input back shows no anchor
+    for parameter in net.anchored_layer.wide.parameters():
+        nn.init.normal_(
+            parameter, std=0.5
+        )  # a projection that begins as the identity does not depend on the anchor
     net(torch.randn(16, *shape), *further(16)[0], **further(16)[1])
     return net.double(), torch.randn(9, *shape).double(), further
 
@@ -98,12 +99,13 @@ def inputs_of(x, further):
 def pair_by_pair(net, inputs):
     """Return the output of every row under every anchor, one at a time, of shape (K, n, ...)."""
     net = copy.deepcopy(net).eval()
-    masks = [torch.tensor(hidden) for hidden in ((False, True) if net.reading == "both" else (False,))]
+    masks = [torch.tensor(masked) for masked in ((False, True) if net.average_masked else (False,))]
     blocks = net.encoding.tuples(net.anchors)
 
     def output(one, k):
-        given = net._all_reaching(one, [block[k][None] for block in blocks])
-        return torch.stack([net._through(one, WithGiven(given, masked)) for masked in masks]).mean(0)
+        anchors = torch.stack([block[k][None] for block in blocks])
+        outputs = [net(one.x, *one.args, anchors=anchors, masked=masked, **one.kwargs) for masked in masks]
+        return torch.stack(outputs).mean(0)
 
     rows = inputs.split(1)
     return torch.stack(
@@ -332,8 +334,8 @@ def test_what_is_printed_holds_no_anchors():
     secret = torch.full((12, 5), 98765.4321)
     net = Anchored(MLP(5, 2), n_anchors=12, train_anchors=secret)
     net.set_anchors(secret)
-    for shown in (net, net.site, net.train_anchors, AnchorPredictor(net)):
-        assert "98765" not in repr(shown)
+    for printed in (net, net.anchored_layer, net.train_anchors, AnchorPredictor(net)):
+        assert "98765" not in repr(printed)
 
 
 class Shared(nn.Module):
@@ -377,10 +379,10 @@ def test_blocks_of_the_default_budget_do_not_change_what_is_shared():
     torch.testing.assert_close(whole[:7], net.posterior(x[:8], table).mean[:7])
 
 
-@pytest.mark.parametrize("reading", ["shown", "both"])
-def test_a_positional_tensor_in_front_of_the_layer(reading):
+@pytest.mark.parametrize("average_masked", [False, True])
+def test_a_positional_tensor_in_front_of_the_layer(average_masked):
     torch.manual_seed(0)
-    net = Anchored(Shared(positional=True), n_anchors=4, reading=reading, mask=0.5)
+    net = Anchored(Shared(positional=True), n_anchors=4, average_masked=average_masked, mask=0.5)
     x, positional = torch.randn(20, 3, 5), torch.randn(1, 3, 5)
     net(x, positional)
     whole = net.posterior(x, positional)

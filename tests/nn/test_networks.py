@@ -48,8 +48,8 @@ def test_fourier_features_approximate_the_gaussian_kernel():
 
 def test_with_fourier_features_the_features_are_anchored():
     net = Anchored(MLP(3, 2, (8,), n_frequencies=16))
-    assert isinstance(net.site, nn.Linear)
-    assert net.site.channels == 32
+    assert isinstance(net.anchored_layer.wide, nn.Linear)
+    assert net.anchored_layer.channels == 32
 
 
 def test_perceptron():

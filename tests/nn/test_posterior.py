@@ -10,22 +10,21 @@ from torch import nn
 
 from deltauq.core import get_encoding
 from deltauq.nn import MLP, Anchored, ResNet20
-from deltauq.nn._inputs import Inputs
-from deltauq.nn._pairing import WithGiven
 
 
 def pair_by_pair(net, x):
-    """Return every output, of shape (K, n, ...), one input, one anchor and one reading at a time."""
+    """Return every output, of shape (K, n, ...), one input, one anchor and one mask at a time."""
     net = copy.deepcopy(net).eval()
     blocks = net.encoding.tuples(net.anchors)
-    masks = [torch.tensor(hidden) for hidden in ((False, True) if net.reading == "both" else (False,))]
+    masks = [torch.tensor(masked) for masked in ((False, True) if net.average_masked else (False,))]
     outputs = []
     for k in range(len(net.anchors)):
         row = []
         for one in x:
-            reaching = tuple(net._reaching(Inputs(block[k][None])) for block in blocks)
-            readings = [net._through(Inputs(one[None]), WithGiven(reaching, masked)) for masked in masks]
-            row.append(torch.stack(readings).mean(0))
+            anchors = torch.stack([block[k][None] for block in blocks])
+            row.append(
+                torch.stack([net(one[None], anchors=anchors, masked=masked) for masked in masks]).mean(0)
+            )
         outputs.append(torch.cat(row))
     return torch.stack(outputs)
 
@@ -53,7 +52,7 @@ class FixedRows(nn.Module):
         return self.last(self.first(x).relu().view(n, -1, 12).mean(1))
 
 
-BOTH = {"mask": 0.5, "mask_by": "row", "reading": "both"}
+BOTH = {"mask": 0.5, "mask_by": "row", "average_masked": True}
 
 NETWORKS = {
     "perceptron": (lambda: MLP(5, 2, (16, 16), activation="relu", n_frequencies=0), (5,), {}),
@@ -65,10 +64,10 @@ NETWORKS = {
         (5,),
         {},
     ),
-    "perceptron, both readings": (lambda: MLP(5, 2, (16,), n_frequencies=8), (5,), BOTH),
-    "two anchors, both readings": (lambda: MLP(5, 3, (9,)), (5,), {"encoding": "two-anchor", **BOTH}),
-    "residual, both readings": (Residual, (5,), BOTH),
-    "ResNet-20 at a stage, both readings": (ResNet20, (3, 8, 8), {"at": "stages.2", **BOTH}),
+    "perceptron, masked too": (lambda: MLP(5, 2, (16,), n_frequencies=8), (5,), BOTH),
+    "two anchors, masked too": (lambda: MLP(5, 3, (9,)), (5,), {"encoding": "two-anchor", **BOTH}),
+    "residual, masked too": (Residual, (5,), BOTH),
+    "ResNet-20 at a stage, masked too": (ResNet20, (3, 8, 8), {"at": "stages.2", **BOTH}),
     "residual": (Residual, (5,), {}),
     "fixed rows": (FixedRows, (5,), {}),
     "ResNet-20": (ResNet20, (3, 8, 8), {}),
@@ -160,7 +159,7 @@ def test_only_networks_that_need_it_repeat_their_inputs():
         repeated[name] = next(iter(net._plans.values())).repeated
     assert {name for name, value in repeated.items() if value} == {
         "residual",
-        "residual, both readings",
+        "residual, masked too",
         "fixed rows",
         "ResNet-20 inside a block",
     }
@@ -185,13 +184,15 @@ def test_linear_network_has_its_closed_form(encoding):
     x, anchors = torch.randn(6, 5).double(), torch.randn(30, 5).double()
     net.set_anchors(anchors)
     posterior = net.posterior(x)
-    *ks, kappa = net.site.weight.detach().split(5, dim=1)
+    *ks, kappa = net.anchored_layer.wide.weight.detach().split(5, dim=1)
     blocks = get_encoding(encoding).tuples(net.anchors)
     # How much of each anchor is subtracted from the input.
     share = 0.0 if encoding == "identity" else 1.0
     parts = sum(block @ (k - share * kappa).T for block, k in zip(blocks, ks, strict=True))
     torch.testing.assert_close(posterior.var, parts.var(0, correction=0).expand(6, 2))
-    torch.testing.assert_close(posterior.mean, x @ kappa.T + parts.mean(0) + net.site.bias.detach())
+    torch.testing.assert_close(
+        posterior.mean, x @ kappa.T + parts.mean(0) + net.anchored_layer.wide.bias.detach()
+    )
 
 
 def test_first_layers_run_once_per_input_and_once_per_anchor():
@@ -290,7 +291,7 @@ def test_inputs_far_from_zero_keep_their_digits(offset, options):
     if "at" not in options and "encoding" not in options:
         # The anchors' own block is where the offset remains, whichever way it is computed.
         with torch.no_grad():
-            net.site.weight[:, :5] /= offset
+            net.anchored_layer.wide.weight[:, :5] /= offset
     x = offset + torch.randn(7, 5)
     found = net.posterior(x, keep_samples=True).samples
     exact = pair_by_pair(copy.deepcopy(net).double(), x.double())
@@ -306,8 +307,8 @@ def test_inputs_far_from_zero_keep_their_digits(offset, options):
 def test_half_precision_does_not_overflow_in_the_sum():
     net = Anchored(nn.Linear(5, 1), n_anchors=100)
     with torch.no_grad():
-        net.site.weight.zero_()
-        net.site.bias.fill_(6e4)
+        net.anchored_layer.wide.weight.zero_()
+        net.anchored_layer.wide.bias.fill_(6e4)
     net.half().set_anchors(torch.randn(100, 5).half())
     out = net.eval()(torch.randn(4, 5).half())
     assert out.dtype == torch.float16
@@ -366,27 +367,25 @@ def test_threads_do_not_disturb_each_other():
         torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-7)
 
 
-def test_reading_is_chosen_after_training():
+def test_averaging_over_masked_anchors_may_be_set_after_training():
     x = torch.randn(6, 5)
     net = Anchored(MLP(5, 2, (16,)), mask=0.5).eval()
     net.set_anchors(torch.randn(10, 5))
-    shown = net.posterior(x)
-    net.reading = "both"
-    both = net.posterior(x)
-    assert (both.mean - shown.mean).abs().min() > 1e-4
-    torch.testing.assert_close(net(x), both.mean)
-    with pytest.raises(ValueError, match="reading must be one of"):
-        net.reading = "hidden"
+    unmasked = net.posterior(x)
+    net.average_masked = True
+    averaged = net.posterior(x)
+    assert (averaged.mean - unmasked.mean).abs().min() > 1e-4
+    torch.testing.assert_close(net(x), averaged.mean)
     net.mask = 0.0
-    for ask in (net, net.posterior):
+    for call in (net, net.posterior):
         with pytest.raises(ValueError, match=r"this network has no mask: if .*, as in net.mask = 0.25"):
-            ask(x)
-    net.reading = "shown"
-    assert torch.equal(net.posterior(x).mean, shown.mean)
+            call(x)
+    net.average_masked = False
+    assert torch.equal(net.posterior(x).mean, unmasked.mean)
 
 
-def test_both_readings_in_lower_precision_are_averaged_in_float32():
-    net = Anchored(MLP(5, 2, (16,)), mask=0.5, reading="both").eval()
+def test_masked_outputs_in_lower_precision_are_averaged_in_float32():
+    net = Anchored(MLP(5, 2, (16,)), mask=0.5, average_masked=True).eval()
     net.set_anchors(torch.randn(10, 5))
     x = torch.randn(200, 5)
     samples = net.posterior(x, keep_samples=True, autocast=torch.bfloat16).samples

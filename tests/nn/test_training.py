@@ -12,16 +12,17 @@ from torch.nn import functional as F
 
 from deltauq.core import SetPrior
 from deltauq.nn import Anchored, anchored_loss, log_squared_error
-from deltauq.nn._pairing import WithGiven, derangement, reversal
+from deltauq.nn.pairing import derangement, reversal
 
 
 def tuples_seen(net, x):
     """Return the tuples the stem saw in one training pass."""
     seen = []
-    original = net.site.wide
-    net.site.wide = lambda tuples: (seen.append(tuples.detach()), original(tuples))[1]
+    layer = net.anchored_layer
+    original = layer.map_tuples
+    layer.map_tuples = lambda tuples: (seen.append(tuples.detach()), original(tuples))[1]
     net.train()(x)
-    del net.site.wide
+    del layer.map_tuples
     return seen[-1]
 
 
@@ -105,8 +106,7 @@ def test_evaluation_is_the_mean_over_stored_anchors(mlp):
     net.eval()
     passes = []
     for k in range(4):
-        net.site.current.pairing = WithGiven((net.anchors[k].expand_as(x),))
-        passes.append(net.module(x))
+        passes.append(net(x, anchors=net.anchors[k].expand_as(x)[None]))
     torch.testing.assert_close(net(x), torch.stack(passes).mean(0))
 
 
@@ -115,8 +115,7 @@ def test_before_any_anchor_there_is_one_of_zeros_and_one_warning(mlp):
     with pytest.warns(UserWarning, match="no anchors yet"):
         outputs = net(x)
     assert torch.equal(outputs, net(x))
-    net.site.current.pairing = WithGiven((torch.zeros_like(x),))
-    torch.testing.assert_close(outputs, net.module(x))
+    torch.testing.assert_close(outputs, net(x, anchors=torch.zeros_like(x)[None]))
 
 
 def test_a_batch_of_one_meets_stored_anchors(mlp):
@@ -136,7 +135,7 @@ def test_callers_may_pair_inputs_themselves(mlp):
     torch.testing.assert_close(by_rows, by_values)
     assert net.anchors.numel() == 0
     tuples = torch.cat([torch.zeros_like(x), x - x.flip(0)], dim=1)
-    expected = net.module[2](net.module[1](net.site.wide(tuples)))
+    expected = net.module[2](net.module[1](net.anchored_layer.map_tuples(tuples)))
     torch.testing.assert_close(net.eval()(x, anchors=rows, masked=torch.tensor(True)), expected)
     with pytest.raises(ValueError, match=r"Difference\(\) takes 1 anchor"):
         net(x, anchors=rows.expand(2, 6))
@@ -280,7 +279,7 @@ def test_copies_of_a_batch_are_remembered_once(mlp):
 def test_a_single_row_with_several_anchors_a_step_meets_stored_ones(mlp):
     net = Anchored(mlp, n_anchors=4)
     net.set_anchors(torch.full((4, 5), 3.0))
-    with net.seeing_copies(3):
+    with net.repeated_batches(3):
         assert (tuples_seen(net, torch.randn(1, 5).expand(3, 5))[:, :5] == 3.0).all()
 
 
@@ -314,7 +313,7 @@ def test_anchors_stored_in_inference_mode_can_be_trained_with(mlp):
         assert not net.anchors.is_inference()
         net.eval()(x).sum().backward()
         net.train()(x[:1]).sum().backward()
-        assert net.site.weight.grad is not None
+        assert net.anchored_layer.wide.weight.grad is not None
 
 
 def test_priors_are_moved_and_cast_to_the_inputs(mlp):
@@ -333,7 +332,7 @@ def test_given_anchors_may_be_tokens():
     network = nn.Sequential(nn.Embedding(50, 8), nn.Flatten(), nn.Linear(24, 2))
     net = Anchored(network, at="2", n_anchors=4)
     with torch.no_grad():
-        net.site.weight[:, :24] *= 2.0
+        net.anchored_layer.wide.weight[:, :24] *= 2.0
     tokens, rows = torch.randint(50, (6, 3)), torch.tensor([[5, 4, 3, 2, 1, 0]])
     torch.testing.assert_close(net(tokens, anchors=rows), net(tokens, anchors=tokens[rows]))
     for given_anchors in (rows[:, :4], rows.float(), rows.bool()):

@@ -7,9 +7,9 @@ except ImportError as error:
 
     raise ImportError(f"deltauq.nn needs PyTorch: {install_command('nn')}.") from error
 
-from deltauq.nn._inference import evaluating
 from deltauq.nn.anchored import Anchored
 from deltauq.nn.files import UnusableFileError, load, save
+from deltauq.nn.inference import evaluating
 from deltauq.nn.losses import anchored_loss, log_squared_error
 from deltauq.nn.networks import MLP, FourierFeatures, ResNet18, ResNet20
 from deltauq.nn.predictor import AnchorPredictor

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
@@ -15,61 +16,50 @@ from torch import Tensor, nn
 
 from deltauq.core import AnchorPrior, Encoding, Posterior, get_encoding
 from deltauq.core.posterior import LINKS
-from deltauq.nn._inference import (
-    MISFITS,
+from deltauq.nn.inference import (
+    MISMATCHES,
     Plan,
-    Shares,
-    check_budget,
+    check_link,
     evaluating,
     make_plan,
     mean_over_anchors,
     norms_evaluating,
     posterior_over_anchors,
 )
-from deltauq.nn._inputs import Inputs
-from deltauq.nn._masking import Masking
-from deltauq.nn._pairing import (
-    IN_BATCH,
-    AnchorShare,
-    Pairing,
-    Reached,
-    StopHere,
-    WithEvery,
-    WithGiven,
-    WithinBatch,
-    get_train_anchors,
-    reversal,
-)
-from deltauq.nn._site import Site
-from deltauq.nn._store import AnchorStore
-from deltauq.nn._surgery import INITS, anchor_entry, anchor_stem, some
-from deltauq.nn._trace import check_calls, recorded_calls
+from deltauq.nn.inputs import Inputs
+from deltauq.nn.layer import AnchoredLayer, AnchorTerm, TupleAnchors
+from deltauq.nn.pairing import PAIRINGS, get_train_anchors, reversal
+from deltauq.nn.store import AnchorStore
+from deltauq.nn.wrapping import INITS, anchor_entry, anchor_stem, check_calls, join_names, recorded_calls
 
+MASK_BY = ("batch", "row")
 CHECKED_ROWS = 8
 """Inputs that show whether further ones change what enters the anchored layer."""
 
 
-class Anchored(Masking, AnchorStore):
-    """A network that sees [R, X - R] instead of X, and says how far its outputs depend on the anchor R.
+class Anchored(AnchorStore):
+    """A network whose input X is replaced by [R, X - R], R being an anchor.
 
-    It stands in any training loop where the network stood. In ``train()`` every input meets one anchor,
-    another input of its batch, and the last inputs are kept. In ``eval()`` every input meets the same K
-    stored anchors, and the output is the mean over them; `posterior` gives mean and variance.
+    The spread of its outputs over anchors is an estimate of its uncertainty. It replaces the network in any
+    training loop. In ``train()`` every input is paired with one anchor, another input of its batch, and the
+    last inputs are stored. In ``eval()`` every input is paired with the same K stored anchors, and the output
+    is the mean over them; `posterior` returns mean and variance.
 
-    What is anchored is the tensor that enters one layer: the layer that takes the input, which is widened, or
-    the one called `at`, which gets a projection in front of it. Whatever the network does before that layer
+    The tensor that enters one layer is anchored: the layer that takes the input, which is widened, or the one
+    called `at`, which gets a projection in front of it. Whatever the network does before that layer
     (flattening, scaling, Fourier features, a frozen backbone) is done to inputs and anchors alike.
 
     Parameters
     ----------
     module : Module
-        A network whose first input is a tensor of shape (n, ...). It is changed in place: give a copy to keep
+        A network whose first input is a tensor of shape (n, ...). It is changed in place: pass a copy to keep
         it.
     n_anchors : int, default=10
-        K, the anchors that are kept.
+        K, the number of stored anchors.
     encoding : {"difference", "identity", "two-anchor"} or Encoding
+        How an input and its anchors form a tuple.
     at : str, optional
-        Name of a layer, as in ``module.named_modules()``: anchor the tensor that enters it, through a
+        Name of a layer, as in ``module.named_modules()``: the tensor that enters it is anchored, through a
         projection in front of it that begins as the identity in X. Inference then takes K passes only of what
         follows. For embeddings, heads of a backbone, and layers other than Linear and Conv.
     stem : str, optional
@@ -79,19 +69,19 @@ class Anchored(Masking, AnchorStore):
         Weights of the widened layer: new ones, or those it had, in every block, so that the network
         computes what it computed before.
     output : str or int, optional
-        Key or index of the output to predict, where the network returns a dict or a tuple; the Anchored
-        network then returns this one alone. It may be set after training, which sees all of them until then.
+        Key or index of the output to predict, where the network returns a dict or a tuple; only this one is
+        then returned. It may be set after training, which returns all of them until then.
     mask : float, default=0
-        Probability of [0, X - R] in training, the anchors hidden.
+        Probability of masked anchors, [0, X - R], in training.
     mask_by : {"batch", "row"}
-        Hide the anchors of whole batches, or those of single rows.
-    reading : {"shown", "both"}
-        How a tuple is read in ``eval()``: as [R, X - R]; or also with its anchor hidden, which a network that
-        was trained with a mask has learnt, and the outputs are the means of the two. It may be set after
-        training; what was fitted to outputs of one reading does not hold for the other.
+        Whether anchors of whole batches or of single rows are masked.
+    average_masked : bool, default=False
+        Whether outputs in ``eval()`` are averaged over [R, X - R] and the masked tuple [0, X - R]. Needs a
+        network that was trained with a mask. It may be set after training; what was fitted to outputs of one
+        setting does not hold for the other.
     train_anchors : {"derangement", "reverse"}, prior name, AnchorPrior or tensor
-        Where anchors come from in training: from the batch, in random order without meeting themselves, or in
-        reverse order as in the paper; or drawn from a prior P(R), given the batch.
+        Where anchors come from in training: from the batch, in random order or in reverse order as in the
+        paper; or drawn from a prior P(R), given the batch.
 
     Attributes
     ----------
@@ -108,11 +98,12 @@ class Anchored(Masking, AnchorStore):
     size as its first dimension, unless that is 1: make it a buffer of the network. Stored anchors are first
     inputs alone, so row-wise inputs may not change what enters the anchored layer.
 
-    Once in evaluation, a network may be used by several threads. What the anchors contribute to the anchored
-    layer is computed anew in every call, once for all of its inputs: few calls with many rows are cheaper.
+    In evaluation, several threads may use one network. What the anchors contribute to the anchored layer is
+    computed once per call, for all inputs: few calls with many rows are faster.
 
-    Randomness is PyTorch's: ``torch.manual_seed`` makes initialisation and training repeatable. A batch too
-    small to hold an input's anchors takes them from the stored ones, or, if there are none, meets itself.
+    Random numbers are PyTorch's: ``torch.manual_seed`` makes initialisation and training repeatable. A batch
+    that is too small to contain an input's anchors takes them from the stored ones, or, if there are none,
+    is paired with itself.
     """
 
     def __init__(
@@ -127,7 +118,7 @@ class Anchored(Masking, AnchorStore):
         output: str | int | None = None,
         mask: float = 0.0,
         mask_by: str = "batch",
-        reading: str = "shown",
+        average_masked: bool = False,
         train_anchors: str | AnchorPrior | Tensor = "derangement",
     ) -> None:
         if not isinstance(module, nn.Module):
@@ -137,31 +128,59 @@ class Anchored(Masking, AnchorStore):
         if init not in INITS:
             raise ValueError(f"init must be one of {list(INITS)}, got {init!r}.")
         if at is not None and stem is not None:
-            raise ValueError("at and stem name two places to anchor: give one of them.")
+            raise ValueError("at and stem name two layers to anchor: give one of them.")
         if isinstance(output, bool) or not isinstance(output, str | int | None):
             raise TypeError(f"output must be a str or an int, got {output!r}.")
         if not isinstance(module, Anchored):
             _check_keywords(module)
-        self.mask, self.mask_by, self.reading = mask, mask_by, reading
+        self.masked = torch.zeros((), dtype=torch.bool, device=like.device)
+        self.mask, self.mask_by, self.average_masked = mask, mask_by, average_masked
         self.encoding = get_encoding(encoding)
         self.train_anchors = get_train_anchors(train_anchors)
         self.at, self.init, self.output = at, init, output
         if at is None:
-            self.module, self.site_name = anchor_stem(module, self.encoding, stem, init)
+            self.module, self.layer_name = anchor_stem(module, self.encoding, stem, init)
         else:
-            self.module, self.site_name = anchor_entry(module, self.encoding, at)
+            self.module, self.layer_name = anchor_entry(module, self.encoding, at)
         self.training = module.training
-        self.masked = torch.zeros((), dtype=torch.bool, device=like.device)
         self._copies = 1
         self._checked = False
         self._plans: dict[tuple[Any, ...], Plan] = {}
 
     @property
-    def site(self) -> Site:
+    def anchored_layer(self) -> AnchoredLayer:
         """The anchored layer."""
-        site = self.module.get_submodule(self.site_name)
-        assert isinstance(site, Site)
-        return site
+        layer = self.module.get_submodule(self.layer_name)
+        assert isinstance(layer, AnchoredLayer)
+        return layer
+
+    @property
+    def mask(self) -> float:
+        """Probability of masked anchors in training."""
+        return self._mask
+
+    @mask.setter
+    def mask(self, mask: float) -> None:
+        try:
+            number = float(mask)  # also from NumPy or PyTorch, whose numbers a file cannot contain
+        except (TypeError, ValueError):
+            number = math.nan
+        if not 0.0 <= number < 1.0:
+            raise ValueError(f"mask must be a probability below 1, got {mask}.")
+        self._mask = number
+        if not number:
+            self.masked = torch.zeros((), dtype=torch.bool, device=self.masked.device)
+
+    @property
+    def mask_by(self) -> str:
+        """Whether anchors of whole batches or of single rows are masked."""
+        return self._mask_by
+
+    @mask_by.setter
+    def mask_by(self, mask_by: str) -> None:
+        if mask_by not in MASK_BY:
+            raise ValueError(f"mask_by must be one of {list(MASK_BY)}, got {mask_by!r}.")
+        self._mask_by = mask_by
 
     def forward(
         self,
@@ -176,14 +195,14 @@ class Anchored(Masking, AnchorStore):
         Parameters
         ----------
         x : tensor of shape (n, ...)
+            Inputs.
         *args, **kwargs
             Further inputs of the network, passed through; see the notes of the class.
         anchors : int tensor of shape (e, n), or tensor of shape (e, n, ...), optional
-            The e anchors of each input's tuple, for those who pair inputs themselves: as rows of this batch,
-            or as inputs. In either mode outputs are then those under these anchors, and nothing is
-            remembered.
+            The e anchors of each input's tuple, as rows of this batch or as inputs. Outputs are then those
+            under these anchors, in either mode, and nothing is stored.
         masked : bool tensor of shape () or (n,), optional
-            With `anchors`: whether they are hidden, all of them or row by row.
+            With `anchors`: whether they are masked, all of them or row by row.
 
         Returns
         -------
@@ -197,16 +216,13 @@ class Anchored(Masking, AnchorStore):
         self._check_rows(x, "inputs")
         inputs = Inputs(x, args, kwargs)
         if anchors is not None:
-            return self._through(inputs, self._given_pairing(inputs, anchors, masked))
+            return self._call_module(inputs, self._given_anchors(inputs, anchors, masked))
         if self.training:
-            outputs = self._through(inputs, self._train_pairing(inputs))
-            self._remember(x[: x.shape[0] // self._copies])
+            outputs = self._call_module(inputs, self._draw_anchors(inputs))
+            self._store_last(x[: x.shape[0] // self._copies])
             return outputs
-        anchors = self._stored(x)
-        plan = self._plan(inputs, anchors)
-        inputs = replace(inputs, row_wise=plan.row_wise)
-        shares = self._shares(inputs, anchors)
-        return mean_over_anchors(self._run, plan, inputs, len(anchors), shares, plan.pairs(None, x.device))
+        stored = self._stored(x)
+        return mean_over_anchors(self._passes(inputs, stored), len(stored))
 
     def posterior(
         self,
@@ -220,12 +236,13 @@ class Anchored(Masking, AnchorStore):
     ) -> Posterior:
         """Return mean and variance of the outputs over the stored anchors.
 
-        Layers are in evaluation mode, whatever the mode of the network. Gradients flow to x where it requires
-        them; otherwise none are kept.
+        Layers are in evaluation mode, whatever the mode of the network. Gradients flow to x if it requires
+        them.
 
         Parameters
         ----------
         x : tensor of shape (n, ...)
+            Inputs.
         *args, **kwargs
             Further inputs of the network, passed through; see the notes of the class.
         link : {"sigmoid", "softmax"}, optional
@@ -235,7 +252,7 @@ class Anchored(Masking, AnchorStore):
         memory_budget : int, optional
             Bytes of activations in one pass: by default 64 MiB on a CPU, 2 GiB elsewhere.
         autocast : torch.dtype, optional
-            Lower precision for the passes, such as ``torch.bfloat16``; moments are taken in float32.
+            Lower precision for the passes, such as ``torch.bfloat16``; moments are computed in float32.
 
         Returns
         -------
@@ -244,52 +261,48 @@ class Anchored(Masking, AnchorStore):
         if self.anchors.numel() == 0:
             raise ValueError("there are no anchors yet: train the network, or give some to set_anchors.")
         self._check_rows(x, "inputs")
-        check_budget(memory_budget)
+        check_link(link)
+        if memory_budget is not None and not isinstance(memory_budget, int):
+            raise TypeError(f"memory_budget must be a whole number of bytes, got {memory_budget!r}.")
+        if memory_budget is not None and memory_budget < 1:
+            raise ValueError(f"memory_budget must be at least 1 byte, got {memory_budget}.")
         for value in args:
             if isinstance(value, str) and value in LINKS:
                 raise TypeError(f"link is a keyword: write link={value!r}.")
         if self.anchors.shape[0] < 2:
-            raise ValueError(
-                "one anchor has no variance: keep at least two; the mean alone is what eval() gives."
-            )
-        lower = nullcontext() if autocast is None else torch.autocast(x.device.type, autocast)
+            raise ValueError("one anchor has no variance: store at least two; eval() returns the mean alone.")
+        precision = nullcontext() if autocast is None else torch.autocast(x.device.type, autocast)
         graph = torch.set_grad_enabled(torch.is_grad_enabled() and x.requires_grad)
-        with evaluating(self), graph, lower:
-            inputs, anchors = Inputs(x, args, kwargs), self._stored(x)
-            plan = self._plan(inputs, anchors)
-            inputs = replace(inputs, row_wise=plan.row_wise)
-            shares = self._shares(inputs, anchors)
-            pairs = plan.pairs(memory_budget, x.device)
-            return posterior_over_anchors(
-                self._run, plan, inputs, len(anchors), shares, pairs, link=link, keep_samples=keep_samples
-            )
+        with evaluating(self), graph, precision:
+            stored = self._stored(x)
+            passes = self._passes(Inputs(x, args, kwargs), stored, memory_budget)
+            return posterior_over_anchors(passes, len(stored), link, keep_samples)
 
     @torch.no_grad()
     def check(self, x: Tensor, *args: Any, **kwargs: Any) -> None:
-        """See whether the right layer is anchored, by a pass that learns nothing.
+        """Check whether the right layer is anchored, by a pass that changes nothing.
 
-        The first pass of a network does so anyway, and a compiler has to leave that one alone. Those who
-        compile their training step may want it to be over before.
+        The first pass of a network does so anyway, outside of what is compiled. Call this before a compiled
+        training step.
 
         Parameters
         ----------
         x : tensor of shape (n, ...)
+            Inputs.
         *args, **kwargs
             Further inputs of the network.
         """
         self._check_rows(x, "inputs")
         if not self._checked:
+            rows = reversal(x.shape[0], self.encoding.n_anchors, x.device)
             with norms_evaluating(self.module):
-                self._through(
-                    Inputs(x, args, kwargs),
-                    WithinBatch(reversal(x.shape[0], self.encoding.n_anchors, x.device)),
-                )
+                self._call_module(Inputs(x, args, kwargs), TupleAnchors(rows))
 
     @contextmanager
-    def seeing_copies(self, copies: int) -> Iterator[None]:
-        """Say that training batches come this many times over, one copy after the other.
+    def repeated_batches(self, copies: int) -> Iterator[None]:
+        """Expect training batches that are repeated, one copy after the other.
 
-        Copies of an input then meet different anchors, and one copy of the batch is remembered.
+        Copies of an input are then paired with different anchors, and one copy of the batch is stored.
         """
         self._copies = copies
         try:
@@ -300,25 +313,25 @@ class Anchored(Masking, AnchorStore):
     def save(self, path: str | PathLike[str]) -> None:
         """Write weights, buffers and anchors to a safetensors file, with the options of this network.
 
-        The code of the network is not in it: `deltauq.nn.load` rebuilds the networks of `deltauq.nn`, and
-        `Anchored.load` reads the file into a network that you have constructed.
+        The file does not contain the code of the network: `deltauq.nn.load` rebuilds the networks of
+        `deltauq.nn`; for others, construct the network and call `Anchored.load`.
 
         Parameters
         ----------
         path : path
-            Written anew if it exists.
+            Replaced if it exists.
         """
         from deltauq.nn.files import save
 
         save(self, path)
 
     def load(self, path: str | PathLike[str]) -> None:
-        """Read weights, buffers and anchors that a network of the same architecture has saved.
+        """Load weights, buffers and anchors that a network of the same architecture has saved.
 
-        Construct the network as it was constructed before: the same module, wrapped with the same `encoding`
-        and the same `at` or `stem`. What differs is refused, and leaves this network as it was. All other
-        options (`output`, `mask`, `mask_by`, `reading`, `train_anchors`, `n_anchors`) are not read: give them
-        again. Another `reading` than the file's is warned of.
+        Construct the network as before: the same module, wrapped with the same `encoding` and the same `at`
+        or `stem`. A file of another architecture raises an error, and leaves this network as it was. The
+        other options (`output`, `mask`, `mask_by`, `average_masked`, `train_anchors`, `n_anchors`) are not
+        loaded: give them again. A different `average_masked` raises a warning.
 
         Tensors are moved to this network's device, and its mode stays: call ``eval()`` to predict. Nothing is
         unpickled, and the file's own hash is checked.
@@ -326,26 +339,27 @@ class Anchored(Masking, AnchorStore):
         Parameters
         ----------
         path : path
-            Of a file that `save` has written.
+            A file that `save` has written.
         """
         from deltauq.nn.files import load_into
 
         load_into(self, path)
 
     def extra_repr(self) -> str:
-        """Name what sets this network apart."""
-        place = f"at={self.at!r}" if self.at is not None else f"stem={self.site_name!r}"
+        """Return the options of this network."""
+        place = f"at={self.at!r}" if self.at is not None else f"stem={self.layer_name!r}"
         output = "" if self.output is None else f", output={self.output!r}"
-        masks = bool(self.mask) or self.reading != "shown"
-        mask = f", mask={self.mask}, mask_by={self.mask_by!r}, reading={self.reading!r}" if masks else ""
+        mask = ""
+        if self.mask or self.average_masked:
+            mask = f", mask={self.mask}, mask_by={self.mask_by!r}, average_masked={self.average_masked}"
         return f"n_anchors={self.n_anchors}, encoding={self.encoding}, {place}{output}{mask}"
 
-    def _given_pairing(self, inputs: Inputs, anchors: Tensor, masked: Tensor | None) -> Pairing:
-        """Return the pairing that the caller asks for."""
-        n = inputs.x.shape[0]
-        if anchors.ndim == 0 or anchors.shape[0] != self.encoding.n_anchors:
+    def _given_anchors(self, inputs: Inputs, anchors: Tensor, masked: Tensor | None) -> TupleAnchors:
+        """Return the anchors that the caller passed."""
+        n, n_anchors = inputs.x.shape[0], self.encoding.n_anchors
+        if anchors.ndim == 0 or anchors.shape[0] != n_anchors:
             raise ValueError(
-                f"{self.encoding} takes {self.encoding.n_anchors} anchor(s) a tuple, "
+                f"{self.encoding} takes {n_anchors} anchor(s) a tuple, "
                 f"got anchors of shape {tuple(anchors.shape)}."
             )
         if masked is not None and not (
@@ -353,109 +367,131 @@ class Anchored(Masking, AnchorStore):
         ):
             raise ValueError(f"masked must be a bool tensor of shape () or ({n},), got {masked!r:.60}.")
         if anchors.ndim > 2:
-            return WithGiven(self._all_reaching(inputs, anchors.unbind()), masked)
+            return TupleAnchors(self._layer_inputs(inputs, anchors.unbind()), masked)
         if anchors.is_floating_point() or anchors.dtype == torch.bool or anchors.shape[1:] != (n,):
             raise ValueError(
                 f"anchors must be rows of the batch, integers of shape (e, {n}), or inputs, e for each "
                 f"row, got {anchors.dtype} of shape {tuple(anchors.shape)}."
             )
-        return WithinBatch(anchors.unbind(), masked)
+        return TupleAnchors(anchors.unbind(), masked)
 
-    def _train_pairing(self, inputs: Inputs) -> Pairing:
-        """Return which anchors a training batch meets."""
+    def _draw_anchors(self, inputs: Inputs) -> TupleAnchors:
+        """Return the anchors of a training batch."""
         x = inputs.x
         n, n_sources = x.shape[0], self.encoding.n_anchors
-        masked = self._draw_mask(n, x.device)
+        masked = None
+        if self.mask:
+            shape = (n,) if self.mask_by == "row" else ()
+            masked = self.masked = torch.rand(shape, device=x.device) < self.mask
         if isinstance(self.train_anchors, AnchorPrior):
             rng = np.random.default_rng(int(torch.randint(2**62, ())))
             priors = [self.train_anchors] * n_sources
-            # A prior may hold tensors of its own, of another device or precision.
+            # A prior may return tensors of another device or precision.
             drawn = tuple(torch.as_tensor(prior.draw(x.detach(), n, rng)).to(x) for prior in priors)
         elif n // self._copies <= n_sources and self.anchors.shape[1:] == x.shape[1:]:
             rows = torch.randint(self.anchors.shape[0], (n_sources, n), device=x.device)
             drawn = tuple(self.anchors[k] for k in rows)
         else:
             copies = self._copies if n % self._copies == 0 else 1
-            return WithinBatch(IN_BATCH[self.train_anchors](n, n_sources, x.device, copies), masked)
-        return WithGiven(self._all_reaching(inputs, drawn), masked)
+            return TupleAnchors(PAIRINGS[self.train_anchors](n, n_sources, x.device, copies), masked)
+        return TupleAnchors(self._layer_inputs(inputs, drawn), masked)
+
+    def _passes(
+        self, inputs: Inputs, anchors: Tensor, memory_budget: int | None = None
+    ) -> Iterator[tuple[int, Tensor, AnchorTerm]]:
+        """Yield, for blocks of anchors and blocks of rows, the number of the block of rows and the outputs.
+
+        Anchors are the outer loop, so that each term is computed once and only one is in memory. All anchors
+        are in one block if they fit, so that what precedes the anchored layer is computed once per input.
+        """
+        plan = self._plan(inputs, anchors)
+        inputs = replace(inputs, row_wise=plan.row_wise)
+        pairs = plan.pairs(memory_budget, anchors.device)
+        rows = inputs.split(max(1, pairs // len(anchors)))
+        for term in self._terms(inputs, anchors, min(len(anchors), pairs), plan.repeated):
+            for block, part in enumerate(rows):
+                yield block, self.outputs_under(part, term), term
 
     @torch.compiler.disable
     def _plan(self, inputs: Inputs, anchors: Tensor) -> Plan:
-        """Return how to run the network with these anchors."""
-        # One input, or one anchor, bears what several do not: a plan made for it is good for no other.
+        """Return how to evaluate the network with these anchors."""
+        # One input, or one anchor, works where several do not: such a plan is valid for no other case.
         several = inputs.x.shape[0] > 1
-        key = (inputs.signature(), several, anchors.shape[0] > 1, self.reading, self.output)
+        key = (inputs.signature(), several, anchors.shape[0] > 1, self.average_masked, self.output)
         if key not in self._plans:
             self._check_further_inputs(inputs)
             try:
-                plan = self._tried(inputs, anchors)
-            except MISFITS:
-                of_one = inputs.with_rows_of_one()
-                if several or not of_one.has_row_wise():
+                plan = self._make_plan(inputs, anchors)
+            except MISMATCHES:
+                single = inputs.with_rows_of_one()
+                if several or not single.row_wise:
                     raise
-                plan = self._tried(of_one, anchors)  # not broadcast by this network
+                plan = self._make_plan(single, anchors)  # this network does not broadcast
             self._plans[key] = plan
         return self._plans[key]
 
-    def _tried(self, inputs: Inputs, anchors: Tensor) -> Plan:
-        """Return how to run the network, from passes of a few inputs with one anchor or two."""
-        two = next(self._shares(inputs, anchors[:2])(2))
-        return make_plan(self._run, self.module, inputs, two)
+    def _make_plan(self, inputs: Inputs, anchors: Tensor) -> Plan:
+        return make_plan(self.outputs_under, self.module, inputs, next(self._terms(inputs, anchors[:2], 2)))
 
-    def _shares(self, inputs: Inputs, anchors: Tensor) -> Shares:
-        """Return a way to compute what the anchors contribute to the anchored layer, some at a time."""
-        blocks, hidden_too = self.encoding.tuples(anchors), self._reads_hidden()
-
-        def shares(at_most: int) -> Iterator[AnchorShare]:
-            for part in zip(*(block.split(at_most) for block in blocks), strict=True):
-                yield self._share(inputs, part, hidden_too)
-
-        return shares
+    def _terms(
+        self, inputs: Inputs, anchors: Tensor, at_most: int, repeated: bool = False
+    ) -> Iterator[AnchorTerm]:
+        """Yield what the anchors contribute to the anchored layer, for at most so many of them at a time."""
+        if self.average_masked and not self.mask:
+            raise ValueError(
+                "average_masked=True masks anchors, and this network has no mask: if it was trained with "
+                "one, set it, as in net.mask = 0.25."
+            )
+        blocks = self.encoding.tuples(anchors)
+        for part in zip(*(block.split(at_most) for block in blocks), strict=True):
+            yield self._term(inputs, part, repeated)
 
     @torch.compiler.disable
-    def _share(self, inputs: Inputs, blocks: tuple[Tensor, ...], hidden_too: bool) -> AnchorShare:
-        """Return what some tuples of anchors contribute to the anchored layer."""
-        return self.site.anchor_share(self._all_reaching(inputs, blocks), hidden_too)
+    def _term(self, inputs: Inputs, anchors: tuple[Tensor, ...], repeated: bool) -> AnchorTerm:
+        entering = self._layer_inputs(inputs, anchors)
+        return replace(self.anchored_layer.term(entering, self.average_masked), repeated=repeated)
 
-    def _all_reaching(self, inputs: Inputs, blocks: Iterable[Tensor]) -> tuple[Tensor, ...]:
-        """Return anchors as they reach the anchored layer, without the further inputs of any row."""
-        return tuple(self._reaching(inputs.for_anchors(block)) for block in blocks)
+    def anchor_term(self, inputs: Inputs, anchors: Tensor) -> AnchorTerm:
+        """Return what these anchors contribute to the anchored layer, all at once, for inputs like these."""
+        plan = self._plan(inputs, anchors)
+        return next(self._terms(inputs, anchors, len(anchors), plan.repeated))
 
-    def _reaching(self, inputs: Inputs) -> Tensor:
-        """Return inputs as they reach the anchored layer; normalisations learn nothing from them."""
-        current = self.site.current
-        current.pairing = StopHere()
-        try:
-            with norms_evaluating(self.module):
-                self.module(inputs.x, *inputs.args, **inputs.kwargs)
-        except Reached as reached:
-            return reached.tensor
-        finally:
-            current.pairing = None
-        raise ValueError(
-            f"the pass ended without reaching the anchored layer {self.site_name!r}: "
-            "name another by stem= or at=."
-        )
+    def _layer_inputs(self, inputs: Inputs, anchors: Iterable[Tensor]) -> tuple[Tensor, ...]:
+        """Return anchors as they enter the anchored layer, without the further inputs of any row."""
+        return tuple(self._layer_input(inputs.for_anchors(each)) for each in anchors)
+
+    def _layer_input(self, inputs: Inputs) -> Tensor:
+        """Return inputs as they enter the anchored layer; norms do not learn from them."""
+        with norms_evaluating(self.module):
+            entering = self.anchored_layer.input_of(
+                lambda: self.module(inputs.x, *inputs.args, **inputs.kwargs)
+            )
+        if entering is None:
+            raise ValueError(
+                f"the pass ended without reaching the anchored layer {self.layer_name!r}: "
+                "name another by stem= or at=."
+            )
+        return entering
 
     def _check_further_inputs(self, inputs: Inputs) -> None:
-        """Refuse row-wise further inputs that change what enters the anchored layer: anchors have none."""
-        if not inputs.has_row_wise():
+        """Raise an error if row-wise further inputs change what enters the anchored layer."""
+        if not inputs.row_wise:
             return
         inputs = inputs.rows(0, CHECKED_ROWS)
         others = inputs.replace(inputs.x, lambda tensor: (tensor == 0).to(tensor.dtype))
         with torch.no_grad(), evaluating(self):
-            entering, changed = self._reaching(inputs), self._reaching(others)
+            entering, changed = self._layer_input(inputs), self._layer_input(others)
         if entering.shape != changed.shape or not torch.allclose(entering, changed, equal_nan=True):
             raise ValueError(
-                f"further inputs change what enters the anchored layer {self.site_name!r}, and stored "
+                f"further inputs change what enters the anchored layer {self.layer_name!r}, and stored "
                 "anchors have none: name the layer that the first input enters by stem= or at=, or make them "
                 "part of the first input."
             )
 
-    def _run(self, inputs: Inputs, share: AnchorShare, repeated: bool) -> Tensor:
-        """Return the outputs for all pairs of inputs and anchors, of shape (n_readings * k * n, ...)."""
-        k, n = share.part.shape[0], inputs.x.shape[0]
-        outputs = self._through(inputs.repeat(k, x_too=repeated), WithEvery(share, repeated))
+    def outputs_under(self, inputs: Inputs, term: AnchorTerm) -> Tensor:
+        """Return the outputs for all pairs of inputs and anchors, of shape (n_variants * k * n, ...)."""
+        k, n = term.value.shape[0], inputs.x.shape[0]
+        outputs = self._call_module(inputs.repeat(k, x_too=term.repeated), term)
         check_tensor(outputs, "the mean over anchors")
         if outputs.ndim == 0 or outputs.shape[0] != k * n:
             raise ValueError(
@@ -464,26 +500,22 @@ class Anchored(Masking, AnchorStore):
             )
         return outputs
 
-    def _through(self, inputs: Inputs, pairing: Pairing) -> Tensor:
-        """Run the network with this pairing at the anchored layer."""
+    def _call_module(self, inputs: Inputs, anchors: TupleAnchors | AnchorTerm) -> Tensor:
+        """Return the outputs of the network with these anchors at the anchored layer."""
         if not self._checked:
-            return self._through_checked(inputs, pairing)
-        current = self.site.current
-        current.pairing = pairing
-        try:
+            return self._checked_call(inputs, anchors)
+        with self.anchored_layer.using(anchors):
             outputs = self.module(inputs.x, *inputs.args, **inputs.kwargs)
-        finally:
-            current.pairing = None
         return outputs if self.output is None else _selected(outputs, self.output)
 
     @torch.compiler.disable
-    def _through_checked(self, inputs: Inputs, pairing: Pairing) -> Tensor:
-        """Run the network, and see for once whether the right layer is anchored."""
+    def _checked_call(self, inputs: Inputs, anchors: TupleAnchors | AnchorTerm) -> Tensor:
+        """Call the network, and check once whether the right layer is anchored."""
         self._checked = True
         try:
             with recorded_calls(self.module) as calls:
-                outputs = self._through(inputs, pairing)
-            check_calls(calls, self.site_name, inputs.x.shape[0])
+                outputs = self._call_module(inputs, anchors)
+            check_calls(calls, self.layer_name, inputs.x.shape[0])
             self._check_further_inputs(inputs)
         except BaseException:
             self._checked = False
@@ -505,7 +537,7 @@ def _selected(outputs: Any, name: str | int) -> Tensor:
 
 
 def check_tensor(outputs: Any, where: str) -> None:
-    """Refuse several outputs where one tensor is needed."""
+    """Raise an error for several outputs where one tensor is needed."""
     if not isinstance(outputs, Tensor):
         raise TypeError(
             f"{where} needs a network that returns a tensor, got {type(outputs).__name__}. "
@@ -514,7 +546,7 @@ def check_tensor(outputs: Any, where: str) -> None:
 
 
 def _check_keywords(module: nn.Module) -> None:
-    """Refuse a network with a further input of the name of a keyword of `Anchored`, which would hide it."""
+    """Raise an error for a network that has an input with the name of a keyword of `Anchored`."""
     own = [
         p.name
         for method in (Anchored.forward, Anchored.posterior)
@@ -527,9 +559,9 @@ def _check_keywords(module: nn.Module) -> None:
 
 
 def _names_of(outputs: Any) -> str:
-    """Return what the outputs of a network are called, as one line."""
+    """Return the names of the outputs of a network, as one line."""
     if isinstance(outputs, Mapping):
-        return some([repr(name) for name in outputs])
+        return join_names([repr(name) for name in outputs])
     if isinstance(outputs, tuple | list):
-        return some([str(k) for k in range(len(outputs))])
+        return join_names([str(k) for k in range(len(outputs))])
     return f"none in a {type(outputs).__name__}, which is no dict, tuple or list"

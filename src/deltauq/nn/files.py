@@ -15,10 +15,10 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from deltauq.core.encoding import ENCODINGS
-from deltauq.nn._inputs import Inputs
-from deltauq.nn._pairing import IN_BATCH
 from deltauq.nn.anchored import Anchored
+from deltauq.nn.inputs import Inputs
 from deltauq.nn.networks import NETWORKS
+from deltauq.nn.pairing import PAIRINGS
 
 FORMAT = "deltauq.nn/1"
 
@@ -104,7 +104,7 @@ def load(path: str | PathLike[str], map_location: str | torch.device = "cpu") ->
     net.eval()
     try:
         if net.anchors.numel():
-            net._reaching(Inputs(net.anchors[:1]))
+            net._layer_input(Inputs(net.anchors[:1]))
     except (TypeError, ValueError, RuntimeError, IndexError):
         shape = tuple(net.anchors.shape)
         raise UnusableFileError(
@@ -121,10 +121,11 @@ def load_into(net: Anchored, path: str | PathLike[str]) -> None:
     if encoding != mine and None not in (encoding, mine):  # None: one without a name
         raise UnusableFileError(f"{path} is of encoding={encoding!r}, and this network has {mine!r}.")
     _fill(net, tensors, path, description)
-    saved = description["anchored"].get("reading", net.reading)
-    if saved != net.reading:
+    saved = description["anchored"].get("average_masked", net.average_masked)
+    if saved != net.average_masked:
         warnings.warn(
-            f"the network of {path} was saved with reading={saved!r}, and this one has {net.reading!r}.",
+            f"the network of {path} was saved with average_masked={saved}, and this one has "
+            f"{net.average_masked}.",
             stacklevel=3,
         )
 
@@ -138,16 +139,16 @@ def _describe(net: Anchored) -> dict[str, Any]:
             "n_anchors": net.n_anchors,
             "encoding": encodings.get(type(net.encoding)),
             "at": net.at,
-            "stem": None if net.at is not None else net.site_name,
+            "stem": None if net.at is not None else net.layer_name,
             "mask": net.mask,
             "mask_by": net.mask_by,
-            "reading": net.reading,
-            "train_anchors": net.train_anchors if net.train_anchors in IN_BATCH else None,
+            "average_masked": net.average_masked,
+            "train_anchors": net.train_anchors if net.train_anchors in PAIRINGS else None,
         },
         "network": {
             "name": type(net.module).__name__,
             "config": net.module.config if own else None,
-            "dtype": str(net.site.weight.dtype).removeprefix("torch."),
+            "dtype": str(net.anchored_layer.wide.weight.dtype).removeprefix("torch."),
         },
     }
 

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from deltauq.nn._inputs import Inputs
 from deltauq.nn.anchored import Anchored
+from deltauq.nn.inputs import Inputs
 
 MASKED_TARGETS = ("label", "uniform")
 
@@ -109,7 +109,7 @@ def anchored_loss(
     if anchors is not None:
         outputs = net(inputs.x, anchors=_of_copies(anchors, len(x), n_anchors), **inputs.kwargs)
     else:
-        with _unwrapped(net).seeing_copies(n_anchors) if n_anchors > 1 else nullcontext():
+        with _unwrapped(net).repeated_batches(n_anchors) if n_anchors > 1 else nullcontext():
             outputs = net(inputs.x, **inputs.kwargs)
     loss = criterion(outputs, torch.cat([y] * n_anchors))
     if masked_target == "uniform":

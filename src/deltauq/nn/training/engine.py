@@ -17,10 +17,10 @@ from lightning_fabric import Fabric
 from torch import Tensor, nn
 
 from deltauq.core import AnchorPrior
-from deltauq.nn._inputs import check_one_input
-from deltauq.nn._pairing import IN_BATCH
 from deltauq.nn.anchored import Anchored, check_tensor
+from deltauq.nn.inputs import check_one_input
 from deltauq.nn.losses import squared_error
+from deltauq.nn.pairing import PAIRINGS
 from deltauq.nn.training.loader import Batch, Epochs, Objective, derive_seed
 from deltauq.nn.training.recipe import Recipe, set_rate
 from deltauq.nn.training.steps import GraphedStep, PairingWatch, Step
@@ -232,7 +232,7 @@ def _check_ahead(net: Anchored, inputs: Tensor) -> None:
 
     In the step itself it would be seen by other code than all later steps run, and round otherwise.
     """
-    dtype = next(net.site.parameters()).dtype
+    dtype = next(net.anchored_layer.parameters()).dtype
     net.check(inputs.to(dtype) if inputs.is_floating_point() else inputs)
 
 
@@ -284,7 +284,7 @@ def _epochs_for(
     net: nn.Module, x: Tensor, y: Tensor, recipe: Recipe, normalise: tuple[Tensor, Tensor] | None
 ) -> Epochs:
     """Return the epochs, with anchors drawn for a network that takes them from its batch."""
-    if isinstance(net, Anchored) and isinstance(net.train_anchors, str) and net.train_anchors in IN_BATCH:
+    if isinstance(net, Anchored) and isinstance(net.train_anchors, str) and net.train_anchors in PAIRINGS:
         return Epochs(
             x,
             y,

@@ -14,9 +14,9 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state
 
-from deltauq.nn._inputs import check_one_input
-from deltauq.nn._pairing import IN_BATCH
 from deltauq.nn.anchored import Anchored
+from deltauq.nn.inputs import check_one_input
+from deltauq.nn.pairing import PAIRINGS
 from deltauq.nn.training.engine import check_data, check_labels, criterion_for, keep_anchors
 from deltauq.nn.training.loader import derive_seed, draw_order
 from deltauq.nn.training.recipe import Recipe, set_rate
@@ -156,7 +156,7 @@ def check_stackable(nets: Sequence[nn.Module], recipe: Recipe) -> None:
             )
         if not isinstance(net, Anchored):
             continue
-        in_batch = isinstance(net.train_anchors, str) and net.train_anchors in IN_BATCH
+        in_batch = isinstance(net.train_anchors, str) and net.train_anchors in PAIRINGS
         if not in_batch or net.mask or recipe.mask:
             raise NotStackableError("networks trained together take their anchors from the batch, unmasked.")
 

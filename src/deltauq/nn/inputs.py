@@ -1,4 +1,4 @@
-"""What a network is called with: the input that is anchored, and further inputs that are passed through."""
+"""The arguments of a network: the input that is anchored, and further inputs that are passed through."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from torch import Tensor, nn
 class Inputs:
     """The arguments of a network.
 
-    A further input is row-wise if it is a tensor whose first dimension is the batch size: it follows the rows
-    of x. Everything else is passed unchanged, and so are further inputs of a batch of one, which are
-    broadcast. It is decided once, for the whole batch: blocks and copies of its rows keep that.
+    A further input is row-wise if it is a tensor whose first dimension is the batch size. It is repeated and
+    cut along with the rows of x; everything else is passed unchanged. In a batch of one nothing is row-wise:
+    further inputs are broadcast.
 
     Attributes
     ----------
@@ -27,7 +27,7 @@ class Inputs:
     kwargs : dict
         Further inputs by keyword.
     row_wise : frozenset of int and str, optional
-        Places and keywords of the row-wise ones; by default those of this batch.
+        Positions and keywords of the row-wise ones. Decided once, for the whole batch.
     """
 
     x: Tensor
@@ -42,11 +42,10 @@ class Inputs:
 
     def replace(self, x: Tensor, change: Callable[[Tensor], Tensor]) -> Inputs:
         """Return x in place of this one, with `change` applied to every row-wise further input."""
-        further = {
-            key: change(value) if self._is_row_wise(key) else value for key, value in self._further().items()
-        }
-        args = tuple(further.pop(k) for k in range(len(self.args)))
-        return Inputs(x, args, {str(key): value for key, value in further.items()}, self.row_wise)
+        row_wise = self.row_wise or ()
+        args = tuple(change(v) if k in row_wise else v for k, v in enumerate(self.args))
+        kwargs = {k: change(v) if k in row_wise else v for k, v in self.kwargs.items()}
+        return Inputs(x, args, kwargs, self.row_wise)
 
     def rows(self, start: int, stop: int) -> Inputs:
         """Return some of the rows."""
@@ -65,19 +64,15 @@ class Inputs:
         return self.replace(repeated(self.x) if x_too else self.x, repeated)
 
     def for_anchors(self, anchors: Tensor) -> Inputs:
-        """Return what takes anchors to the anchored layer: row-wise further inputs are zero for them."""
+        """Return anchors in place of x: row-wise further inputs are zero for them."""
         n = anchors.shape[0]
         return self.replace(anchors, lambda tensor: tensor.new_zeros(n, *tensor.shape[1:]))
 
-    def has_row_wise(self) -> bool:
-        """Whether any further input is row-wise."""
-        return bool(self.row_wise)
-
     def of_length(self, n: int) -> frozenset[int | str]:
-        """Return places and keywords of the tensors whose first dimension is n."""
+        """Return positions and keywords of the tensors whose first dimension is n."""
         return frozenset(
             key
-            for key, value in self._further().items()
+            for key, value in self._further()
             if isinstance(value, Tensor) and value.ndim > 0 and value.shape[0] == n
         )
 
@@ -90,24 +85,19 @@ class Inputs:
 
         def kind(key: int | str, value: Any) -> Any:
             if isinstance(value, Tensor):
-                row_wise = self._is_row_wise(key)
+                row_wise = key in (self.row_wise or ())
                 return row_wise, value.shape[row_wise:], value.dtype
             return value if isinstance(value, bool | str | None) else type(value)
 
-        further = [(key, kind(key, value)) for key, value in self._further().items()]
-        return self.x.shape[1:], self.x.dtype, *further
+        return self.x.shape[1:], self.x.dtype, *[(key, kind(key, value)) for key, value in self._further()]
 
-    def _further(self) -> dict[int | str, Any]:
-        """Return further inputs by place or keyword."""
-        return dict((*enumerate(self.args), *self.kwargs.items()))
-
-    def _is_row_wise(self, key: int | str) -> bool:
-        return key in (self.row_wise or ())
+    def _further(self) -> list[tuple[int | str, Any]]:
+        return [*enumerate(self.args), *self.kwargs.items()]
 
 
 def check_one_input(net: nn.Module, where: str) -> None:
-    """Refuse a network that cannot be called with one input, where no further ones can be given."""
-    network: Any = getattr(net, "module", net)  # of an anchored one
+    """Raise an error for a network that needs several inputs, where only one can be given."""
+    network: Any = getattr(net, "module", net)  # the module of an anchored network
     parameters = list(inspect.signature(network.forward).parameters.values())[1:]
     needed = [
         p.name for p in parameters if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)

@@ -1,12 +1,14 @@
-"""Anchored layers: the tuple they form, and the first layer once per input plus once per anchor."""
+"""Anchored layers: their tuples, and the map of all pairs of inputs and anchors."""
+
+from dataclasses import replace
 
 import pytest
 import torch
 from torch import nn
 
 from deltauq.core import get_encoding
-from deltauq.nn._pairing import WithEvery, WithGiven, WithinBatch
-from deltauq.nn._surgery import anchor_entry, anchor_stem
+from deltauq.nn.layer import TupleAnchors
+from deltauq.nn.wrapping import anchor_entry, anchor_stem
 
 ENCODINGS = ["difference", "identity", "two-anchor"]
 LAYERS = {
@@ -26,25 +28,31 @@ LAYERS = {
 def anchored(kind, encoding, init="random"):
     make, shape = LAYERS[kind]
     layer = make().double()
-    site, name = anchor_stem(layer, get_encoding(encoding), None, init)
+    wrapped, name = anchor_stem(layer, get_encoding(encoding), None, init)
     assert name == ""
-    return layer, site, shape
+    return layer, wrapped, shape
+
+
+def call(layer, x, anchors):
+    with layer.using(anchors):
+        return layer(x)
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
 @pytest.mark.parametrize("kind", LAYERS)
 def test_factorised_map_equals_the_map_of_every_tuple(kind, encoding):
-    _, site, shape = anchored(kind, encoding)
+    _, wrapped, shape = anchored(kind, encoding)
     x, anchors = torch.randn(5, *shape).double(), torch.randn(3, *shape).double()
-    share = site.anchor_share(tuple(get_encoding(encoding).tuples(anchors)))
-    site.current.pairing = WithEvery(share, repeated=False)
-    once = site(x)
-    site.current.pairing = WithEvery(share, repeated=True)
-    repeated = site(torch.cat([x] * 3))
+    term = wrapped.term(tuple(get_encoding(encoding).tuples(anchors)))
+    once = call(wrapped, x, term)
+    repeated = call(wrapped, torch.cat([x] * 3), replace(term, repeated=True))
     # The oracle: tuples by the core's own encoding, anchor by anchor.
     core, blocks = get_encoding(encoding), get_encoding(encoding).tuples(anchors)
     expected = torch.cat(
-        [site.wide(core.encode(x, *(block[k] for block in blocks), axis=site.axis)) for k in range(3)]
+        [
+            wrapped.map_tuples(core.encode(x, *(block[k] for block in blocks), axis=wrapped.axis))
+            for k in range(3)
+        ]
     )
     torch.testing.assert_close(once, expected, rtol=1e-12, atol=1e-12)
     torch.testing.assert_close(repeated, expected, rtol=1e-12, atol=1e-12)
@@ -52,32 +60,31 @@ def test_factorised_map_equals_the_map_of_every_tuple(kind, encoding):
 
 @pytest.mark.parametrize("kind", [kind for kind in LAYERS if "group" not in kind and "depth" not in kind])
 def test_wide_map_is_the_plain_layer_on_wider_input(kind):
-    layer, site, shape = anchored(kind, "difference")
+    layer, wrapped, shape = anchored(kind, "difference")
     config = {"in_features" if isinstance(layer, nn.Linear) else "in_channels": 8}
     wider = LAYERS[kind][0]().double()
     for name, value in config.items():
         setattr(wider, name, value)
-    wider.weight, wider.bias = site.weight, site.bias
+    wider.weight, wider.bias = wrapped.wide.weight, wrapped.wide.bias
     x, r = torch.randn(5, *shape).double(), torch.randn(5, *shape).double()
-    site.current.pairing = WithGiven((r,))
-    expected = wider(torch.cat([r, x - r], dim=site.axis))
-    torch.testing.assert_close(site(x), expected)
+    expected = wider(torch.cat([r, x - r], dim=wrapped.axis))
+    torch.testing.assert_close(call(wrapped, x, TupleAnchors((r,))), expected)
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
 @pytest.mark.parametrize("kind", LAYERS)
 def test_pretrained_layer_computes_what_it_computed(kind, encoding):
-    layer, site, shape = anchored(kind, encoding, "pretrained")
+    layer, wrapped, shape = anchored(kind, encoding, "pretrained")
     x, anchors = torch.randn(4, *shape).double(), torch.randn(2, 4, *shape).double()
-    site.current.pairing = WithGiven(tuple(anchors[: site.encoding.n_anchors]))
-    torch.testing.assert_close(site(x), layer(x))
+    given = TupleAnchors(tuple(anchors[: wrapped.encoding.n_anchors]))
+    torch.testing.assert_close(call(wrapped, x, given), layer(x))
 
 
 def test_new_weights_know_their_wider_fan_in():
     torch.manual_seed(0)
-    _, site, _ = anchored("conv2d, strided and padded", "difference")
+    _, wrapped, _ = anchored("conv2d, strided and padded", "difference")
     bound = (8 * 9) ** -0.5  # what nn.Conv2d draws from, uniformly
-    assert 0.9 * bound < site.weight.abs().max() <= bound
+    assert 0.9 * bound < wrapped.weight.abs().max() <= bound
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
@@ -92,31 +99,30 @@ def test_new_weights_know_their_wider_fan_in():
         (nn.TransformerEncoderLayer(4, 2, 8, batch_first=True, dropout=0.0), (5, 4)),
     ],
 )
-def test_projection_begins_by_reading_the_input_back(layer, shape, encoding):
+def test_projection_begins_as_the_identity(layer, shape, encoding):
     network = nn.Sequential(nn.Identity(), layer)
     _, name = anchor_entry(network, get_encoding(encoding), "1")
     x = torch.randn(6, *shape)
     expected = layer.train()(x)
-    network.get_submodule(name).current.pairing = WithinBatch(
-        (torch.tensor([3, 4, 5, 0, 1, 2]),) * get_encoding(encoding).n_anchors
-    )
-    torch.testing.assert_close(network(x), expected, rtol=1e-4, atol=1e-5)
+    rows = TupleAnchors((torch.tensor([3, 4, 5, 0, 1, 2]),) * get_encoding(encoding).n_anchors)
+    with network.get_submodule(name).using(rows):
+        torch.testing.assert_close(network(x), expected, rtol=1e-4, atol=1e-5)
 
 
 def test_masked_anchors_are_hidden_but_still_subtracted():
-    _, site, shape = anchored("linear", "difference")
+    _, wrapped, shape = anchored("linear", "difference")
     x, r = torch.randn(5, *shape).double(), torch.randn(5, *shape).double()
-    tuples = site.encode(x, (r,), torch.tensor(True))
+    tuples = wrapped.tuples(x, (r,), torch.tensor(True))
     torch.testing.assert_close(tuples, torch.cat([torch.zeros_like(r), x - r], dim=1))
-    torch.testing.assert_close(site.encode(x, (r,), torch.tensor(False)), torch.cat([r, x - r], dim=1))
+    torch.testing.assert_close(wrapped.tuples(x, (r,), torch.tensor(False)), torch.cat([r, x - r], dim=1))
 
 
 @pytest.mark.parametrize("layer", ["linear", "conv2d, strided and padded"])
 def test_masked_rows_alone_lose_their_anchors(layer):
-    _, site, shape = anchored(layer, "two-anchor")
+    _, wrapped, shape = anchored(layer, "two-anchor")
     x, *anchors = (torch.randn(5, *shape).double() for _ in range(3))
     hidden = torch.tensor([True, False, False, True, False])
-    tuples = site.encode(x, tuple(anchors), hidden)
+    tuples = wrapped.tuples(x, tuple(anchors), hidden)
     for k in range(5):
-        alone = site.encode(x[k : k + 1], tuple(r[k : k + 1] for r in anchors), hidden[k])
+        alone = wrapped.tuples(x[k : k + 1], tuple(r[k : k + 1] for r in anchors), hidden[k])
         torch.testing.assert_close(tuples[k : k + 1], alone)

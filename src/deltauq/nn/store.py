@@ -1,4 +1,4 @@
-"""The anchors that a network keeps: the last inputs of its training, or those it was given."""
+"""`AnchorStore`: stored anchors, the last inputs of training or those set by the user."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ class AnchorStore(nn.Module):
     Parameters
     ----------
     n_anchors : int
+        K.
     like : tensor
-        Says the device.
+        Determines the device and dtype.
     """
 
     anchors: Tensor
@@ -37,7 +38,7 @@ class AnchorStore(nn.Module):
 
     @property
     def anchors_are_set(self) -> bool:
-        """Whether the stored anchors were set, and training leaves them alone."""
+        """Whether the anchors were set by `set_anchors`, so that training does not replace them."""
         return self._anchors_set
 
     def set_anchors(
@@ -50,21 +51,22 @@ class AnchorStore(nn.Module):
         random_state: int = 0,
         fixed: bool = True,
     ) -> None:
-        """Store anchors, which training then no longer replaces.
+        """Store anchors. Training does not replace them.
 
         Parameters
         ----------
         inputs : tensor of shape (n, ...) or None
-            Inputs to draw anchors from; None forgets those stored, and training keeps its last inputs again.
+            Inputs to draw anchors from. None removes the stored ones, and training stores its last inputs.
         n_anchors : int, optional
-            How many; by default K, or all inputs where there are fewer.
+            Number of anchors; by default K, or all inputs where there are fewer.
         prior : str or AnchorPrior, default="data"
-            How they are drawn; "data": rows of `inputs`.
+            Distribution of anchors; "data" draws rows of `inputs`.
         labels : array of shape (n,), optional
             Classes of the inputs, for ``prior="balanced"``.
         random_state : int, default=0
+            Random seed.
         fixed : bool, default=True
-            False: training may replace them all the same.
+            If False, training replaces them.
         """
         if inputs is None:
             self.anchors, self._anchors_set = self.anchors.new_empty(0), False
@@ -76,33 +78,33 @@ class AnchorStore(nn.Module):
             raise ValueError(f"n_anchors must be at least 1, got {n_anchors}.")
         rng = np.random.default_rng(random_state)
         anchors = get_prior(prior).draw(inputs.detach(), n_anchors, rng, labels=labels)
-        self.anchors, self._anchors_set = _kept(torch.as_tensor(anchors).to(inputs)), fixed
+        self.anchors, self._anchors_set = _copy(torch.as_tensor(anchors).to(inputs)), fixed
 
     def get_extra_state(self) -> Tensor:
         """Return, for the state_dict, whether the anchors were set."""
         return torch.tensor(self._anchors_set)
 
     def set_extra_state(self, state: Tensor) -> None:
-        """Take over whether the anchors were set."""
+        """Load whether the anchors were set."""
         self._anchors_set = bool(state)
 
     def _load_from_state_dict(self, state_dict: Any, prefix: str, *args: Any) -> None:
-        # Stored anchors have a shape only once inputs were seen.
+        # Stored anchors may have any number and shape.
         stored = state_dict.get(f"{prefix}anchors")
         if stored is not None and (stored.shape, stored.dtype) != (self.anchors.shape, self.anchors.dtype):
-            self.anchors = _kept(torch.empty_like(stored, device=self.anchors.device))
-        # States of plain modules, and of averages over them, do not say it.
+            self.anchors = _copy(torch.empty_like(stored, device=self.anchors.device))
+        # States of plain modules, and of averages over them, do not have it.
         state_dict.setdefault(f"{prefix}_extra_state", torch.tensor(False))
         super()._load_from_state_dict(state_dict, prefix, *args)
 
     @torch.no_grad()
-    def _remember(self, x: Tensor) -> None:
-        """Keep the last inputs as anchors, in place, repeated as long as there are too few."""
+    def _store_last(self, x: Tensor) -> None:
+        """Store the last inputs as anchors, in place; repeated while there are too few."""
         if self._anchors_set:
             return
         n, k = x.shape[0], self.n_anchors
         if self.anchors.shape != (k, *x.shape[1:]) or self.anchors.dtype != x.dtype:
-            self.anchors = _kept(x.detach()[torch.arange(k, device=x.device) % n])
+            self.anchors = _copy(x.detach()[torch.arange(k, device=x.device) % n])
         elif n >= k:
             self.anchors.copy_(x[-k:])
         else:
@@ -110,7 +112,6 @@ class AnchorStore(nn.Module):
 
     def _stored(self, x: Tensor) -> Tensor:
         """Return the stored anchors, checked against the inputs; one of zeros where there are none."""
-        self._check_rows(x, "inputs")
         if self.anchors.numel() == 0:
             if not self._warned:
                 warnings.warn(
@@ -126,23 +127,23 @@ class AnchorStore(nn.Module):
             )
         return self.anchors.to(x.dtype)
 
-    def _check_rows(self, x: Tensor, what: str) -> None:
-        """Refuse what is no batch on this module's device."""
+    def _check_rows(self, x: Tensor, name: str) -> None:
+        """Raise an error unless x is a batch on this module's device."""
         if not isinstance(x, Tensor):
-            raise TypeError(f"{what} must be a tensor, got {type(x).__name__}.")
+            raise TypeError(f"{name} must be a tensor, got {type(x).__name__}.")
         if x.ndim < 2 or x.shape[0] == 0:
             raise ValueError(
-                f"{what} must have at least one row and one further axis, got shape {tuple(x.shape)}."
+                f"{name} must have at least one row and one further axis, got shape {tuple(x.shape)}."
             )
         if x.device != self.anchors.device:
             raise ValueError(
-                f"the {what} are on {x.device}, but the network is on {self.anchors.device}: "
+                f"the {name} are on {x.device}, but the network is on {self.anchors.device}: "
                 "move one to the other."
             )
 
 
-def _kept(anchors: Tensor) -> Tensor:
-    """Return a copy that outlives inference mode, whose own tensors can never be trained with."""
+def _copy(anchors: Tensor) -> Tensor:
+    """Return a copy that is no inference tensor: those can never be trained with."""
     if not torch.is_inference_mode_enabled():
         return anchors.clone()
     with torch.inference_mode(False):

@@ -7,20 +7,20 @@ import torch
 from torch import nn
 
 from deltauq.nn import MLP, Anchored, ResNet18, ResNet20
-from deltauq.nn._site import AnchoredConv2d, AnchoredEntry, AnchoredLinear
+from deltauq.nn.layer import AnchoredLayer
 
 
 def test_the_first_layer_is_widened_where_it_stands(conv_net):
     net = Anchored(conv_net)
-    assert isinstance(conv_net.stem, AnchoredConv2d)
+    assert isinstance(conv_net.stem, AnchoredLayer)
     assert conv_net.stem.weight.shape == (8, 6, 5, 5)
-    assert next(name for name, _ in net.named_parameters()) == "module.stem.weight"
+    assert next(name for name, _ in net.named_parameters()) == "module.stem.wide.weight"
     assert any(p is conv_net.stem.weight for p in net.parameters())
 
 
 def test_flattened_images_meet_their_anchors_pixel_by_pixel():
     net = Anchored(nn.Sequential(nn.Flatten(), nn.Linear(12, 3)))
-    assert isinstance(net.site, AnchoredLinear)
+    assert isinstance(net.anchored_layer.wide, nn.Linear)
     assert net(torch.randn(8, 3, 2, 2)).shape == (8, 3)
 
 
@@ -64,8 +64,8 @@ def test_anchored_hidden_layer_begins_as_the_same_function():
     plain = ResNet20()
     plain(torch.randn(8, 3, 8, 8))
     net = Anchored(copy.deepcopy(plain), at="stages.2", n_anchors=3)
-    assert isinstance(net.module.stages[2], AnchoredEntry)
-    assert net.module.stages[2].weight.shape == (32, 64)
+    assert isinstance(net.module.stages[2], AnchoredLayer)
+    assert net.module.stages[2].wide.weight.shape == (32, 64)
     net.set_anchors(torch.randn(3, 3, 8, 8))
     x = torch.randn(4, 3, 8, 8)
     torch.testing.assert_close(net.posterior(x).mean, plain.eval()(x), rtol=1e-4, atol=1e-5)
@@ -74,12 +74,14 @@ def test_anchored_hidden_layer_begins_as_the_same_function():
 def test_head_over_a_frozen_backbone_trains_alone():
     backbone = ResNet20().requires_grad_(False)
     net = Anchored(backbone, at="head", n_anchors=3)
-    net.site.layer.requires_grad_(True)
+    net.anchored_layer.following.requires_grad_(True)
     trainable = [name for name, p in net.named_parameters() if p.requires_grad]
-    assert trainable == ["module.head.weight", "module.head.layer.weight", "module.head.layer.bias"]
+    assert trainable == [
+        f"module.head.{name}" for name in ("wide.weight", "following.weight", "following.bias")
+    ]
     net(torch.randn(8, 3, 8, 8)).square().mean().backward()
     assert backbone.conv1.weight.grad is None
-    assert net.site.weight.grad is not None
+    assert net.anchored_layer.wide.weight.grad is not None
 
 
 def test_embedding_networks_are_anchored_behind_the_embedding():
@@ -165,8 +167,8 @@ class Folded(nn.Module):
 @pytest.mark.parametrize(
     ("network", "shape", "message"),
     [
-        (Branches, (5,), r"also enters right, where it would pass without anchors.*layers seen: left"),
-        (Unused, (5,), r"'spare' was called never in one pass.*layers seen: used \(Linear\)"),
+        (Branches, (5,), r"also enters right, where it would pass without anchors.*layers called: left"),
+        (Unused, (5,), r"'spare' was called never in one pass.*layers called: used \(Linear\)"),
         (Twice, (5,), "'layer' was called 2 times in one pass"),
         (Folded, (3, 5), "4 inputs reach the anchored layer as 12 rows"),
     ],
@@ -208,7 +210,7 @@ class Scaled(nn.Module):
 
 def test_parameters_around_the_layer_do_not_take_the_input():
     net = Anchored(Scaled(), n_anchors=3)
-    assert net.site_name == "box.0"
+    assert net.layer_name == "box.0"
     assert net(torch.randn(6, 5)).shape == (6, 2)
     assert net.posterior(torch.randn(4, 5)).var.min() > 0
 
@@ -259,11 +261,11 @@ def test_two_consumers_called_by_keyword_are_found_out():
 def test_surroundings_may_read_the_attributes_of_an_anchored_layer():
     network = nn.Sequential(nn.Linear(5, 8), nn.ReLU(), nn.Linear(8, 2))
     net = Anchored(network, at="2", n_anchors=3)
-    assert (net.site.in_features, net.site.out_features) == (8, 2)
-    assert net.site.weight.shape == (8, 16)  # what is its own comes first
+    assert (net.anchored_layer.in_features, net.anchored_layer.out_features) == (8, 2)
+    assert net.anchored_layer.wide.weight.shape == (8, 16)
     with pytest.raises(AttributeError, match="no attribute 'kernel_size'"):
-        _ = net.site.kernel_size
-    assert copy.deepcopy(net).site.in_features == 8
+        _ = net.anchored_layer.kernel_size
+    assert copy.deepcopy(net).anchored_layer.in_features == 8
 
 
 @pytest.mark.parametrize(
@@ -278,7 +280,7 @@ def test_inside_a_transformer_no_fast_path_goes_around_the_anchors(at):
     posterior = net.posterior(x)
     torch.testing.assert_close(posterior.mean, plain(x), rtol=1e-4, atol=1e-5)  # it reads the input back
     with torch.no_grad():
-        net.site.weight[:, :8] *= 1.5
+        net.anchored_layer.wide.weight[:, :8] *= 1.5
     assert net.posterior(x).var.min() > 1e-9
 
 
@@ -295,7 +297,7 @@ def test_self_attention_sees_the_projection_as_query_key_and_value():
 
     net = Anchored(Attends(), at="attention", n_anchors=3)
     with torch.no_grad():
-        net.site.weight *= 2.0
+        net.anchored_layer.wide.weight *= 2.0
     x = torch.randn(4, 5, 8)
     doubled = attention(2 * x, 2 * x, 2 * x, need_weights=False)[0]
     torch.testing.assert_close(net(x), doubled, rtol=1e-4, atol=1e-5)

@@ -1,0 +1,213 @@
+"""Evaluates many inputs with many anchors, a block of pairs at a time, under a memory budget."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from deltauq.core import Posterior, StreamingPosterior
+from deltauq.core.posterior import LINKS
+from deltauq.nn.inputs import Inputs
+from deltauq.nn.layer import AnchorTerm
+
+DEFAULT_BUDGET = {"cpu": 64 * 2**20}
+"""Bytes of activations in one pass. On a CPU, small blocks that fit its caches are also faster."""
+ACCELERATOR_BUDGET = 2 * 2**30
+MISMATCHES = (RuntimeError, ValueError, IndexError, TypeError, AssertionError)
+"""Errors that networks raise at tensors of unexpected shape."""
+
+Run = Callable[[Inputs, AnchorTerm], Tensor]
+"""``run(inputs, term)`` returns outputs of shape (n_variants * k * n, ...), anchor by anchor."""
+
+
+def check_link(link: str | None) -> None:
+    """Raise an error unless a link is None or known."""
+    if link is not None and link not in LINKS:
+        raise ValueError(f"link must be one of {sorted(LINKS)} or None, got {link!r}.")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a network is evaluated with many anchors at once.
+
+    Attributes
+    ----------
+    repeated : bool
+        Whether x enters the network once per anchor. Otherwise it enters once and is multiplied at the
+        anchored layer, which does not work for networks that carry something past that layer. Row-wise
+        further inputs are repeated either way: they belong to what follows the layer.
+    row_bytes : int
+        Bytes of activations for one pair of input and anchor.
+    row_wise : frozenset of int and str, optional
+        Positions and keywords of the row-wise further inputs.
+    """
+
+    repeated: bool
+    row_bytes: int
+    row_wise: frozenset[int | str] | None
+
+    def pairs(self, budget: int | None, device: torch.device) -> int:
+        """Return how many pairs fit into one pass."""
+        if budget is None:
+            budget = DEFAULT_BUDGET.get(device.type, ACCELERATOR_BUDGET)
+        return max(1, budget // self.row_bytes)
+
+
+def make_plan(run: Run, network: nn.Module, inputs: Inputs, term: AnchorTerm) -> Plan:
+    """Evaluate two rows in both ways, and choose the fast one if its outputs are equal.
+
+    Parameters
+    ----------
+    run : callable
+    network : Module
+    inputs : Inputs
+    term : AnchorTerm
+        Of one anchor or two.
+    """
+    inputs = inputs.rows(0, 2)
+    x = inputs.x
+    if x.is_floating_point():
+        inputs = replace(inputs, x=x.nan_to_num(0.0, 0.0, 0.0))
+    with torch.no_grad(), torch.autocast(x.device.type, enabled=False):
+        with _recorded_bytes(network) as sizes:
+            expected = run(inputs, replace(term, repeated=True))
+        row_bytes = max(1, max(sizes, default=0) // max(1, len(term) * x.shape[0]))
+        try:
+            repeated = not _equal(run(inputs, term), expected)
+        except MISMATCHES:
+            repeated = True
+    return Plan(repeated, row_bytes, inputs.row_wise)
+
+
+def _equal(outputs: Tensor, expected: Tensor) -> bool:
+    """Tell whether outputs are equal up to rounding; without any finite number, they are not."""
+    finite = expected[expected.isfinite()]
+    if expected.numel() and not finite.numel():
+        return False
+    scale = float(finite.abs().max()) if finite.numel() else 0.0
+    tolerance = torch.finfo(torch.promote_types(expected.dtype, torch.float16)).eps ** 0.5
+    return outputs.shape == expected.shape and torch.allclose(
+        outputs, expected, rtol=tolerance, atol=tolerance * scale, equal_nan=True
+    )
+
+
+@contextmanager
+def _recorded_bytes(network: nn.Module) -> Iterator[list[int]]:
+    """Record how many bytes enter and leave each layer, in passes of this thread."""
+    sizes: list[int] = []
+    thread = threading.get_ident()
+
+    def hook(layer: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+        if threading.get_ident() == thread:
+            tensors = [t for t in (*args, output) if isinstance(t, Tensor)]
+            sizes.append(sum(t.numel() * t.element_size() for t in tensors))
+
+    handles = [layer.register_forward_hook(hook) for layer in network.modules()]
+    try:
+        yield sizes
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def under_anchors(outputs: Tensor, term: AnchorTerm) -> Tensor:
+    """Return the outputs of a pass under each anchor, of shape (k, n, ...): the mean of its variants.
+
+    In float32 at least: sums over anchors overflow in less.
+    """
+    precise = outputs.to(torch.promote_types(outputs.dtype, torch.float32))
+    return precise.unflatten(0, (term.n_variants, len(term), -1)).mean(0)
+
+
+def mean_over_anchors(passes: Iterable[tuple[int, Tensor, AnchorTerm]], n_anchors: int) -> Tensor:
+    """Return the mean of the outputs, of shape (n, ...).
+
+    Parameters
+    ----------
+    passes : iterable of (block, outputs, term)
+        Blocks of rows are numbered from 0, and come once for each block of anchors.
+    n_anchors : int
+    """
+    totals: dict[int, Tensor] = {}
+    for block, outputs, term in passes:
+        dtype = outputs.dtype if outputs.is_floating_point() else torch.get_default_dtype()
+        total = under_anchors(outputs, term).sum(0)
+        totals[block] = totals[block] + total if block in totals else total
+    return (torch.cat(list(totals.values())) / n_anchors).to(dtype)
+
+
+def posterior_over_anchors(
+    passes: Iterable[tuple[int, Tensor, AnchorTerm]], n_anchors: int, link: str | None, keep_samples: bool
+) -> Posterior:
+    """Return the moments of the outputs; see `mean_over_anchors`. Memory does not grow with the anchors."""
+    streams: dict[int, StreamingPosterior] = {}
+    parts: dict[int, Posterior] = {}
+    for block, outputs, term in passes:
+        samples = under_anchors(outputs, term)
+        if link == "softmax" and samples.ndim != 3:
+            raise ValueError(
+                f"link='softmax' takes outputs of shape (n, classes), got {tuple(samples.shape[1:])}: "
+                "use keep_samples=True and apply it along the axis you need."
+            )
+        # One anchor after the other keeps a GPU waiting, and makes graphs long; a CPU is faster so.
+        if len(samples) == n_anchors and (samples.is_cuda or samples.requires_grad):
+            parts[block] = _posterior_of(samples, link, keep_samples)
+            continue
+        stream = streams.setdefault(block, StreamingPosterior(link, keep_samples))
+        for sample in samples.unbind():
+            stream.update(sample)
+    parts.update((block, stream.posterior()) for block, stream in streams.items())
+    return _joined(list(parts.values()))
+
+
+def _posterior_of(samples: Tensor, link: str | None, keep_samples: bool) -> Posterior:
+    """Return the moments of samples of shape (K, n, ...)."""
+    var, mean = torch.var_mean(samples, 0, correction=0)
+    kept = samples if keep_samples else None
+    if link is None:
+        return Posterior(mean, var, samples=kept)
+    link_var, link_mean = torch.var_mean(LINKS[link](samples), 0, correction=0)
+    return Posterior(mean, var, link_mean, link_var, kept, link)
+
+
+def _joined(parts: list[Posterior]) -> Posterior:
+    """Join posteriors of different rows."""
+
+    def join(name: str, dim: int = 0) -> Tensor | None:
+        values = [getattr(part, name) for part in parts]
+        return None if values[0] is None else torch.cat(values, dim)
+
+    return Posterior(
+        join("mean"), join("var"), join("link_mean"), join("link_var"), join("samples", 1), parts[0].link
+    )
+
+
+@contextmanager
+def evaluating(network: nn.Module) -> Iterator[None]:
+    """Switch every layer to evaluation mode, and back to its mode before."""
+    before = [(layer, layer.training) for layer in network.modules()]
+    network.eval()
+    try:
+        yield
+    finally:
+        for layer, training in before:
+            layer.training = training
+
+
+@contextmanager
+def norms_evaluating(network: nn.Module) -> Iterator[None]:
+    """Switch batch norms to their running statistics, and back."""
+    norms = [m for m in network.modules() if isinstance(m, nn.modules.batchnorm._NormBase) and m.training]
+    for norm in norms:
+        norm.training = False
+    try:
+        yield
+    finally:
+        for norm in norms:
+            norm.training = True

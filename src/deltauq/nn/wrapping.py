@@ -1,0 +1,285 @@
+"""Puts an anchored layer into a network, and checks in the first pass that it stands in the right place."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _NormBase
+from torch.nn.modules.conv import _ConvNd
+from torch.nn.parameter import is_lazy
+from torch.nn.utils.parametrize import is_parametrized
+
+from deltauq.core import Encoding
+from deltauq.nn.layer import AnchoredLayer, decoding_weight, first_tensor, projected, widened
+
+WIDENABLE = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
+NORMS = (_NormBase, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm)
+"""Norms may come before the layer that takes the input."""
+INITS = ("pretrained", "random")
+_SEQUENCES = (nn.RNNBase, nn.MultiheadAttention, nn.TransformerEncoderLayer, nn.TransformerEncoder)
+_NAMES = ", ".join(kind.__name__ for kind in WIDENABLE)
+
+
+def anchor_stem(network: nn.Module, encoding: Encoding, stem: str | None, init: str) -> tuple[nn.Module, str]:
+    """Widen the layer that takes the input.
+
+    Parameters
+    ----------
+    network : Module
+        Changed in place, unless it is that layer itself.
+    encoding : Encoding
+    stem : str, optional
+        Name of the layer; by default the first Linear or Conv in the order of registration.
+    init : {"random", "pretrained"}
+
+    Returns
+    -------
+    network : Module
+    name : str
+        Name of the anchored layer.
+    """
+    _check_network(network)
+    name = _first_widenable(network) if stem is None else stem
+    layer: Any = _layer_named(network, name, "stem")
+    if isinstance(layer, WIDENABLE):
+        _check_own_weight(network, name, layer)
+    if type(layer) not in WIDENABLE:
+        raise ValueError(
+            f"layer {name!r} is a {type(layer).__name__}, and only {_NAMES} can be widened: "
+            f"name another by stem=, or put a projection in front of this one by at={name!r}."
+        )
+    anchored = widened(layer, encoding)
+    if init == "pretrained":
+        for key, parameter in anchored.wide.named_parameters():
+            old = getattr(layer, key)
+            with torch.no_grad():
+                parameter.copy_(decoding_weight(encoding, old) if key == "weight" else old)
+            parameter.requires_grad_(old.requires_grad)
+    return _replace(network, name, anchored), name
+
+
+def anchor_entry(network: nn.Module, encoding: Encoding, at: str) -> tuple[nn.Module, str]:
+    """Put a projection of tuples in front of the layer called `at`; see `anchor_stem`."""
+    _check_network(network)
+    layer = _layer_named(network, at, "at")
+    return _replace(network, at, projected(layer, encoding, *_input_channels(layer, at))), at
+
+
+def join_names(names: list[str], most: int = 10) -> str:
+    """Return names as one line, the first few of them where there are many."""
+    more = f", and {len(names) - most} more" if len(names) > most else ""
+    return (", ".join(names[:most]) or "none") + more
+
+
+def _has_parameters(layer: nn.Module) -> bool:
+    """Whether a layer has parameters of its own, or computes them from others."""
+    return is_parametrized(layer) or any(True for _ in layer.parameters(recurse=False))
+
+
+def _first_widenable(network: nn.Module) -> str:
+    for name, layer in network.named_modules():
+        if type(layer) in WIDENABLE or (is_parametrized(layer) and isinstance(layer, WIDENABLE)):
+            return name
+    raise ValueError(
+        f"no {_NAMES} layer to widen was found: name the layer to anchor by at=; "
+        f"layers with parameters: {_layers_of(network)}."
+    )
+
+
+def _layers_of(network: nn.Module) -> str:
+    """Return the names of the layers that have parameters, as one line."""
+    layers = [(name, layer) for name, layer in network.named_modules() if _has_parameters(layer)]
+    return join_names([f"{name or 'itself'} ({type(layer).__name__})" for name, layer in layers])
+
+
+def _layer_named(network: nn.Module, name: str, option: str) -> nn.Module:
+    try:
+        return network.get_submodule(name)
+    except AttributeError:
+        children = [child for child, _ in network.named_children()]
+        raise ValueError(
+            f"{option}={name!r} names no layer of the network: it holds {join_names(children)}; "
+            f"layers with parameters: {_layers_of(network)}."
+        ) from None
+
+
+def _replace(network: nn.Module, name: str, anchored: AnchoredLayer) -> nn.Module:
+    anchored.train(network.training)
+    if not name:
+        return anchored
+    network.set_submodule(name, anchored)
+    path = name.split(".")
+    for depth in range(len(path)):
+        outer = network.get_submodule(".".join(path[:depth]))
+        if isinstance(outer, nn.TransformerEncoderLayer):
+            # Its fast path reads weights and calls no layers; only this disables it.
+            outer.activation_relu_or_gelu = 0
+    return network
+
+
+def _check_network(network: nn.Module) -> None:
+    """Raise an error for a network that is anchored already, or whose layers cannot be changed."""
+    for name, layer in network.named_modules():
+        name = name or "itself"
+        if isinstance(layer, AnchoredLayer):
+            raise ValueError(f"the network is anchored already, at {name!r}.")
+        if isinstance(layer, torch.jit.ScriptModule):
+            raise ValueError(
+                f"layer {name!r} is scripted, and its layers cannot be changed: anchor the network first."
+            )
+        if any(is_lazy(parameter) for parameter in layer.parameters(recurse=False)):
+            raise ValueError(
+                f"layer {name!r} ({type(layer).__name__}) is lazy and has no shape yet: "
+                "run one batch through the network first."
+            )
+
+
+def _check_own_weight(network: nn.Module, name: str, layer: nn.Module) -> None:
+    """Raise an error for a weight that is shared or computed: widening would silently undo that."""
+    weight = dict(layer.named_parameters(recurse=False)).get("weight")
+    if weight is None:
+        reason = "is computed from other parameters"
+    elif sum(p is weight for m in network.modules() for p in m.parameters(recurse=False)) > 1:
+        reason = "is shared with another layer"
+    else:
+        return
+    raise ValueError(
+        f"the weight of layer {name!r} {reason}, so it cannot be widened: "
+        f"put a projection in front of the layer by at={name!r}."
+    )
+
+
+def _input_channels(layer: nn.Module, at: str) -> tuple[int, int, Tensor]:
+    """Return the channels that enter a layer, their axis, and a tensor of the layer's device and dtype."""
+    if isinstance(layer, _SEQUENCES) and not all(getattr(m, "batch_first", True) for m in layer.modules()):
+        raise ValueError(
+            f"layer {at!r} ({type(layer).__name__}) takes time on its first axis, where anchors are "
+            "paired with inputs: construct it with batch_first=True."
+        )
+    for inner in layer.modules():
+        if isinstance(inner, nn.Embedding | nn.EmbeddingBag):
+            raise ValueError(f"layer {at!r} begins with an embedding of integers: name a later layer by at=.")
+        channels = _channels_of(inner)
+        like = next(inner.parameters(), None)
+        if channels is not None and like is not None:
+            return *channels, like
+    raise ValueError(
+        f"layer {at!r} ({type(layer).__name__}) does not say how many channels enter it: "
+        "name a layer that holds a Linear, a Conv or a normalisation."
+    )
+
+
+def _channels_of(layer: nn.Module) -> tuple[int, int] | None:
+    """Return the input channels of a layer of PyTorch, and their axis."""
+    match layer:
+        case nn.Linear():
+            return layer.in_features, -1
+        case _ConvNd():
+            return layer.in_channels, 1
+        case _NormBase():
+            return layer.num_features, 1
+        case nn.GroupNorm():
+            return layer.num_channels, 1
+        case nn.LayerNorm() | nn.RMSNorm():
+            return layer.normalized_shape[-1], -1
+        case nn.MultiheadAttention():
+            return layer.embed_dim, -1
+        case nn.RNNBase():
+            return layer.input_size, -1
+    return None
+
+
+class LayerCall(NamedTuple):
+    """One call of a layer: its name, the layer, and the tensor that entered."""
+
+    name: str
+    layer: nn.Module
+    tensor: Tensor
+
+
+@contextmanager
+def recorded_calls(network: nn.Module) -> Iterator[list[LayerCall]]:
+    """Record the calls of layers by this thread, in their order."""
+    calls: list[LayerCall] = []
+    thread = threading.get_ident()
+
+    def recorder(name: str) -> Any:
+        def hook(layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            tensor = first_tensor(args, kwargs)
+            if tensor is not None and threading.get_ident() == thread:
+                calls.append(LayerCall(name, layer, tensor))
+
+        return hook
+
+    handles = [
+        layer.register_forward_pre_hook(recorder(name), with_kwargs=True)
+        for name, layer in network.named_modules()
+    ]
+    try:
+        yield calls
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def check_calls(calls: list[LayerCall], anchored: str, n: int) -> None:
+    """Raise an error unless all of the input passes through the anchored layer, exactly once.
+
+    Parameters
+    ----------
+    calls : list of LayerCall
+        Those of one pass.
+    anchored : str
+        Name of the anchored layer.
+    n : int
+        Rows of the input.
+    """
+    # What runs inside the anchored layer is no other layer.
+    calls = [c for c in calls if c.name == anchored or not _contains(anchored, c.name)]
+    layers = join_names([f"{c.name or 'itself'} ({type(c.layer).__name__})" for c in calls if _counts(c)])
+    places = [k for k, call in enumerate(calls) if call.name == anchored]
+    if len(places) != 1:
+        times = "never" if not places else f"{len(places)} times"
+        raise ValueError(
+            f"the anchored layer {anchored!r} was called {times} in one pass: name a layer that is called "
+            "once, by stem= (to widen it) or at= (to put a projection in front); "
+            f"layers called: {layers}."
+        )
+    call, before = calls[places[0]], calls[: places[0]]
+    if call.tensor.shape[0] != n:
+        raise ValueError(
+            f"{n} inputs reach the anchored layer as {call.tensor.shape[0]} rows: anchors are paired with "
+            f"inputs, so its first axis must be theirs; name another layer by at=; layers called: {layers}."
+        )
+    if call.layer.following is None:
+        for earlier in before:
+            if (
+                _counts(earlier)
+                and not isinstance(earlier.layer, NORMS)
+                and not _contains(earlier.name, anchored)
+            ):
+                raise ValueError(
+                    f"the input first reaches {earlier.name!r} ({type(earlier.layer).__name__}), not the "
+                    f"widened layer {anchored!r}: name the layer to widen by stem=, or a later one to put a "
+                    f"projection in front of by at=; layers called: {layers}."
+                )
+    others = [c.name for c in calls if c.tensor is call.tensor and not _contains(c.name, anchored)]
+    if others:
+        raise ValueError(
+            f"the tensor that enters {anchored!r} also enters {join_names(others)}, where it would pass "
+            f"without anchors: name a layer that all of it passes through by at=; layers called: {layers}."
+        )
+
+
+def _counts(call: LayerCall) -> bool:
+    return isinstance(call.layer, AnchoredLayer) or _has_parameters(call.layer)
+
+
+def _contains(outer: str, inner: str) -> bool:
+    """Whether a layer is the other or contains it."""
+    return not outer or f"{inner}.".startswith(f"{outer}.")
