@@ -12,9 +12,9 @@ from sklearn.linear_model import LinearRegression
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from deltauq import assess
-from deltauq.assessment import Advice, Measures, decide
-from deltauq.assessment.columns import cell, columns
-from deltauq.assessment.terms import COMMAND_LINE, PYTHON
+from deltauq.assessment import Advice, Metrics, decide
+from deltauq.assessment.recommendation import COMMAND_LINE, PYTHON
+from deltauq.assessment.result import COLUMNS
 from deltauq.data import load_openml
 
 FOLDS = 5
@@ -39,7 +39,7 @@ def around(rng, level, spread, extreme):
 
 
 def drawn(seed):
-    """Return measures with levels and noise of all sizes; methods share the noise of the folds in part."""
+    """Return metrics with levels and noise of all sizes; methods share the noise of the folds in part."""
     rng = np.random.default_rng(seed)
     task = ["regression", "classification"][seed % 2]
     shared, spread = 0.3 * rng.normal(size=FOLDS), rng.choice([0.0, 0.01, 0.1, 0.5])
@@ -70,18 +70,18 @@ def drawn(seed):
     none = ("spearman", "coverage_raw") if task == "regression" else ("auroc_spread",)
     for method in ("plain", "baseline"):
         scores[method].update({name: np.full(FOLDS, np.nan) for name in none})
-    return Measures(task, scores, overlap=0.25)
+    return Metrics(task, scores, overlap=0.25)
 
 
-def arrows(measures, method):
+def arrows(metrics, method):
     """Return the arrows of the errors, turned so that ↑ is worse."""
-    found = {name: cell(measures, method, name)[0] for name in measures.error_names()}
+    found = {name: metrics.cell(method, name)[0] for name in metrics.errors}
     worse = {"↑": "↓", "↓": "↑"}
     return {n: worse.get(c, "") if n == "accuracy" else c * (c in worse) for n, c in found.items()}
 
 
-def ranking_is_better(measures, method):
-    return cell(measures, method, measures.rank_name(method)).startswith("↑")
+def ranking_is_better(metrics, method):
+    return metrics.cell(method, metrics.rank_name(method)).startswith("↑")
 
 
 def value(text):
@@ -92,53 +92,53 @@ def is_better(name, ours, other):
     return value(ours) > value(other) if name == "accuracy" else value(ours) < value(other)
 
 
-def assert_baseline_is_beaten(measures, method):
+def assert_baseline_is_beaten(metrics, method):
     """The baseline's own numbers must be worse in the table: some error, or the Brier score of classes."""
     ours, baseline = (
-        {name: measures.mean_error(m, name) for name in measures.error_names()} for m in (method, "baseline")
+        {name: metrics.mean_loss(m, name) for name in metrics.errors} for m in (method, "baseline")
     )
-    names = measures.error_names() if measures.task == "regression" else ("brier",)
+    names = metrics.errors if metrics.task == "regression" else ("brier",)
     assert any(ours[name] < 0.99 * baseline[name] for name in names)
-    if measures.task == "regression":
+    if metrics.task == "regression":
         assert all(ours[name] <= 1.05 * baseline[name] for name in ("mae", "trimmed_mae"))
 
 
 @settings(max_examples=EXAMPLES, deadline=None)
 @given(st.integers(0, 10**9))
 def test_the_advice_follows_from_the_table(seed):
-    measures = drawn(seed)
-    verdict = decide(measures)
-    ours = arrows(measures, "anchored").values()
-    plain_is_beaten = "which the plain model does not" in verdict.sentence
-    if verdict.method != "baseline":
-        assert_baseline_is_beaten(measures, "plain" if verdict.method == "center" else verdict.method)
-    if verdict.advice is Advice.ANCHORING:
+    metrics = drawn(seed)
+    result = decide(metrics)
+    ours = arrows(metrics, "anchored").values()
+    plain_is_beaten = "which the plain model does not" in result.text
+    if result.method != "baseline":
+        assert_baseline_is_beaten(metrics, "plain" if result.method == "center" else result.method)
+    if result.advice is Advice.ANCHORING:
         assert "↑" not in ours or plain_is_beaten
-        assert "↓" in ours or ranking_is_better(measures, "anchored") or plain_is_beaten
-    if verdict.advice is Advice.SIGMA_ONLY:
-        assert ranking_is_better(measures, "center")
-        assert "predicts better (" not in verdict.sentence
-    if verdict.method == "ensemble":
-        assert "↑" not in arrows(measures, "ensemble").values()
-        if "it predicts better (" in verdict.sentence:
-            assert "↓" in arrows(measures, "ensemble").values()
-    if verdict.method == "plain" and not plain_is_beaten:
-        assert "it predicts better (" not in verdict.sentence
+        assert "↓" in ours or ranking_is_better(metrics, "anchored") or plain_is_beaten
+    if result.advice is Advice.SIGMA_ONLY:
+        assert ranking_is_better(metrics, "center")
+        assert "predicts better (" not in result.text
+    if result.method == "ensemble":
+        assert "↑" not in arrows(metrics, "ensemble").values()
+        if "it predicts better (" in result.text:
+            assert "↓" in arrows(metrics, "ensemble").values()
+    if result.method == "plain" and not plain_is_beaten:
+        assert "it predicts better (" not in result.text
 
 
 @settings(max_examples=EXAMPLES, deadline=None)
 @given(st.integers(0, 10**9))
 def test_the_sentence_follows_from_the_numbers_shown(seed):
-    measures = drawn(seed)
-    sentence = decide(measures).sentence
+    metrics = drawn(seed)
+    sentence = decide(metrics).text
     shown = {
-        name: {cell(measures, method, name).split()[-1] for method in measures.scores}
-        for name in columns(measures)
+        name: {metrics.cell(method, name).split()[-1] for method in metrics.scores}
+        for name in COLUMNS[metrics.task]
     }
     compared = COMPARED.findall(sentence.replace("(", " ").replace("  ", " "))
     assert compared or "of the cost" not in sentence
     for label, left, right in compared:
-        kinds = ERRORS[measures.task] | RANKS[measures.task]
+        kinds = ERRORS[metrics.task] | RANKS[metrics.task]
         names = next(kinds[kind] for kind in sorted(kinds, key=len, reverse=True) if label.endswith(kind))
         cells = set().union(*(shown[n] for n in ([names] if isinstance(names, str) else names)))
         assert {left, right} <= cells, (label, left, right)
@@ -147,30 +147,30 @@ def test_the_sentence_follows_from_the_numbers_shown(seed):
         r"\(([a-zA-Z ]+) ([\d.,]+%?) against ([\d.,]*\d%?)",
         sentence,
     ):
-        name = ERRORS[measures.task][kind]
+        name = ERRORS[metrics.task][kind]
         assert is_better(name, left, right) == (verb == "predicts better")
-        arrow = arrows(measures, "anchored")[name]
+        arrow = arrows(metrics, "anchored")[name]
         assert arrow == {"predicts better": "↓", "costs accuracy": "↑", "may cost accuracy": ""}[verb]
 
 
 @given(st.integers(0, 10**9))
 def test_an_arrow_points_where_the_means_differ(seed):
-    measures = drawn(seed)
-    for method in measures.scores:
-        for name in measures.error_names():
-            text = cell(measures, method, name)
-            difference = measures.mean(method, name) - measures.mean("plain", name)
+    metrics = drawn(seed)
+    for method in metrics.scores:
+        for name in metrics.errors:
+            text = metrics.cell(method, name)
+            difference = metrics.mean(method, name) - metrics.mean("plain", name)
             assert (text[0] == "↑") <= (difference > 0) and (text[0] == "↓") <= (difference < 0)
 
 
 @given(st.integers(0, 10**9))
 def test_only_the_names_of_options_depend_on_where_the_user_is(seed):
-    measures = drawn(seed)
-    python, command = decide(measures, PYTHON), decide(measures, COMMAND_LINE)
+    metrics = drawn(seed)
+    python, command = decide(metrics, PYTHON), decide(metrics, COMMAND_LINE)
     assert (python.advice, python.method) == (command.advice, command.method)
     for option in ("n_repeats", "center=", "calibrate="):
-        assert option not in command.sentence
-    assert "--" not in python.sentence
+        assert option not in command.text
+    assert "--" not in python.text
 
 
 # -- fits on which a few rows, or noise, rule the means --------------------------------------------------
@@ -196,11 +196,11 @@ def test_a_few_extreme_targets_do_not_hide_what_anchoring_does_to_the_others():
     frame = found.to_frame()
     assert frame.mae["plain"] > 10 * frame.trimmed_mae["plain"]
     # Anchors bring the extreme targets to all rows: clear in the trimmed MAE alone.
-    assert cell(found.measures, "anchored", "mae")[0] not in "↑↓"
+    assert found.metrics.cell("anchored", "mae")[0] not in "↑↓"
     assert frame.mae["anchored"] < 1.5 * frame.mae["plain"]
     assert frame.trimmed_mae["anchored"] > 5 * frame.trimmed_mae["plain"]
-    assert found.verdict.advice is not Advice.ANCHORING
-    assert "cost accuracy (trimmed MAE" in found.verdict.sentence
+    assert found.recommendation.advice is not Advice.ANCHORING
+    assert "cost accuracy (trimmed MAE" in found.recommendation.text
 
 
 def test_folds_ruled_by_a_few_rows_do_not_hide_a_gain_in_the_others():
@@ -216,11 +216,11 @@ def test_folds_ruled_by_a_few_rows_do_not_hide_a_gain_in_the_others():
     anchored = scores([300.0, 65, 340, 60, 325], [51.0, 49, 53, 48, 52])
     baseline = scores([4000.0, 3000, 3100, 3050, 3300], [2900.0, 2800, 2850, 2750, 2900])
     methods = {"plain": plain, "anchored": anchored, "center": plain, "baseline": baseline}
-    measures = Measures("regression", methods, overlap=0.25)
-    assert not cell(measures, "anchored", "mae").startswith("↓")
-    verdict = decide(measures)
-    assert verdict.advice is Advice.ANCHORING
-    assert "predicts better (trimmed MAE 50.6 against 100)" in verdict.sentence
+    metrics = Metrics("regression", methods, overlap=0.25)
+    assert not metrics.cell("anchored", "mae").startswith("↓")
+    result = decide(metrics)
+    assert result.advice is Advice.ANCHORING
+    assert "predicts better (trimmed MAE 50.6 against 100)" in result.text
 
 
 def test_the_trimmed_error_leaves_out_the_largest_errors():
@@ -228,11 +228,11 @@ def test_the_trimmed_error_leaves_out_the_largest_errors():
     found = assess(LinearRegression(), X, y, cv=2)
     for target, answer, score in zip(
         found.targets,
-        found.answers["plain"],
-        found.measures.scores["plain"]["trimmed_mae"],
+        found.predictions["plain"],
+        found.metrics.scores["plain"]["trimmed_mae"],
         strict=True,
     ):
-        errors = np.sort(np.abs(target - answer.mean))
+        errors = np.sort(np.abs(target - answer.value))
         np.testing.assert_allclose(score, np.mean(errors[: len(errors) - len(errors) // 20]))
 
 
@@ -240,11 +240,11 @@ def test_the_trivial_baseline_is_the_mean_or_the_class_frequencies_of_the_rows_f
     X, y = heavy_tailed(200)
     found = assess(LinearRegression(), X, y, cv=2)
     assert found.methods[-1] == "baseline" and "mean of y" in str(found)
-    for answer in found.answers["baseline"]:
-        assert np.ptp(answer.mean) == 0
+    for answer in found.predictions["baseline"]:
+        assert np.ptp(answer.value) == 0
     X, y = noisy_classes(200)
     found = assess(DecisionTreeClassifier(max_depth=2), X, y, cv=2)
-    for k, answer in enumerate(found.answers["baseline"]):
+    for k, answer in enumerate(found.predictions["baseline"]):
         # Two folds: fitted to the other one.
         np.testing.assert_allclose(answer.proba[:, 1], np.mean(found.targets[1 - k]))
     assert found.to_frame().loc["baseline"].log_loss < 0.7
@@ -255,16 +255,16 @@ def test_a_model_worse_than_the_class_frequencies_is_never_advised():
     frame = found.to_frame()
     assert frame.log_loss["anchored"] < 0.8 * frame.log_loss["plain"]
     assert frame.log_loss["anchored"] > frame.log_loss["baseline"]
-    assert (found.verdict.advice, found.verdict.method) == (Advice.DONT, "baseline")
+    assert (found.recommendation.advice, found.recommendation.method) == (Advice.DONT, "baseline")
     for word in ("trivial baseline", "class frequencies", "neither"):
-        assert word in found.verdict.sentence
+        assert word in found.recommendation.text
 
 
 def test_a_model_worse_than_the_mean_is_never_advised():
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(300, 3)), rng.lognormal(0, 1, size=300)
-    verdict = assess(DecisionTreeRegressor(), X, y, n_train_anchors=5).verdict
-    assert verdict.method == "baseline" and "mean of y" in verdict.sentence
+    result = assess(DecisionTreeRegressor(), X, y, n_train_anchors=5).recommendation
+    assert result.method == "baseline" and "mean of y" in result.text
 
 
 def test_page_text_and_json_say_the_same():
@@ -274,14 +274,15 @@ def test_page_text_and_json_say_the_same():
     ):
         found = assess(model, *table, cv=3, n_train_anchors=3)
         page, text = found.to_html(), str(found)
-        numbers = json.loads(json.dumps(found.numbers(), allow_nan=False))
-        assert numbers["verdict"]["sentence"] in text
-        assert re.sub(r"[\"'|&<>]|&[a-z#0-9]+;", "", found.verdict.sentence) in re.sub(
+        numbers = json.loads(json.dumps(found.to_dict(), allow_nan=False))
+        assert numbers["recommendation"]["text"] in text
+        assert re.sub(r"[\"'|&<>]|&[a-z#0-9]+;", "", found.recommendation.text) in re.sub(
             r"[\"'|<>]|&[a-z#0-9]+;|&", "", page
         )
-        for row, cells, method in zip(numbers["methods"], found.cells(), found.methods, strict=True):
+        (rendered,) = found.tables().values()
+        for row, cells, method in zip(numbers["methods"], rendered.rows, found.methods, strict=True):
             assert row["method"] == method
-            for name, shown in zip(columns(found.measures), cells[1:], strict=True):
+            for name, shown in zip(COLUMNS[found.task], cells[1:-2], strict=True):
                 assert shown in page and shown in text
                 result = row["against_plain"].get(name, {}).get("result", "tie")
                 assert shown[0] == {"higher": "↑", "lower": "↓", "tie": shown[0]}[result]
@@ -295,8 +296,8 @@ def test_a_few_extreme_houses_do_not_hide_a_gain():
     table = load_openml(42688)
     rows = np.random.default_rng(0).permutation(len(table.y))[:1000]
     found = assess(DecisionTreeRegressor(), table.X[rows], table.y[rows])
-    assert cell(found.measures, "anchored", "trimmed_mae").startswith("↓")
-    assert found.verdict.advice is Advice.ANCHORING
+    assert found.metrics.cell("anchored", "trimmed_mae").startswith("↓")
+    assert found.recommendation.advice is Advice.ANCHORING
 
 
 @pytest.mark.usefixtures("data_dir")
@@ -305,4 +306,4 @@ def test_a_tree_on_compas_does_not_beat_the_class_frequencies():
     table = load_openml(42193)
     rows = np.random.default_rng(0).permutation(len(table.y))[:1000]
     found = assess(DecisionTreeClassifier(), table.X[rows], table.y[rows].astype(int))
-    assert found.verdict.method == "baseline"
+    assert found.recommendation.method == "baseline"

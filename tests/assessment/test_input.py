@@ -156,36 +156,36 @@ def test_folds_of_one_row_are_not_blamed_on_sigma(model):
     X = np.random.default_rng(0).normal(size=(60, 1))
     y = X[:, 0]
     target = y if isinstance(model, KNeighborsRegressor) else y > 0
-    sentence = assess(model, X, target, cv=LeaveOneOut(), n_train_anchors=3, coverage=0.8).verdict.sentence
+    sentence = assess(model, X, target, cv=LeaveOneOut(), n_train_anchors=3, coverage=0.8).recommendation.text
     assert "folds of one row" in sentence and "nan" not in sentence
 
 
 def test_a_model_without_mistakes():
     X = np.r_[np.zeros((20, 2)), np.ones((20, 2))] + np.random.default_rng(0).normal(0, 0.01, (40, 2))
     assessment = assess(KNeighborsClassifier(), X, np.arange(40) // 20, cv=2)
-    assert "no mistakes to find" in assessment.verdict.sentence
+    assert "no mistakes to detect" in assessment.recommendation.text
 
 
 def test_few_trees_whose_rivals_cost_less_and_rank_within_the_noise():
-    verdict = assess(ExtraTreesRegressor(5), *diabetes(200)).verdict
-    assert verdict.advice is Advice.DONT
-    assert "within the noise of 5 folds" in verdict.sentence and "n_repeats" in verdict.sentence
+    result = assess(ExtraTreesRegressor(5), *diabetes(200)).recommendation
+    assert result.advice is Advice.DONT
+    assert "not significant over 5 folds" in result.text and "n_repeats" in result.text
 
 
 def test_a_fold_without_a_ranking_counts_as_zero_everywhere():
     X, y = diabetes(60)
     found = assess(DecisionTreeRegressor(), np.repeat(X, 5, axis=0), np.repeat(y, 5))
-    folds = found.measures.scores["anchored"]["spearman"]
+    folds = found.metrics.scores["anchored"]["spearman"]
     assert np.isnan(folds).any() and np.isfinite(folds).any()
     shown = found.to_frame().spearman["anchored"]
     np.testing.assert_allclose(shown, np.mean(np.nan_to_num(folds)))
-    np.testing.assert_allclose(shown, found.measures.mean_rank("anchored"))
-    method = next(row for row in found.numbers()["methods"] if row["method"] == "anchored")
+    np.testing.assert_allclose(shown, found.metrics.mean_rank("anchored"))
+    method = next(row for row in found.to_dict()["methods"] if row["method"] == "anchored")
     np.testing.assert_allclose(method["against_plain"]["spearman"]["difference"], shown)
     np.testing.assert_allclose(method["spearman_std"], np.std(np.nan_to_num(folds), ddof=1))
 
 
 def test_equal_errors_are_not_called_noise():
-    verdict = assess(DummyRegressor(), *diabetes(), cv=3, n_train_anchors=3).verdict
-    assert verdict.method == "baseline"
-    assert "noise" not in verdict.sentence and "more folds" not in verdict.sentence
+    result = assess(DummyRegressor(), *diabetes(), cv=3, n_train_anchors=3).recommendation
+    assert result.method == "baseline"
+    assert "noise" not in result.text and "more folds" not in result.text

@@ -1,8 +1,8 @@
-"""Whether anchoring helps a user's own model on a user's own table, by cross-validation."""
+"""Whether anchoring helps a model on a table, by cross-validation."""
 
-from deltauq.assessment.measures import Measures
+from deltauq.assessment.comparison import Metrics
+from deltauq.assessment.cross_validation import assess
+from deltauq.assessment.recommendation import Advice, Recommendation, decide
 from deltauq.assessment.result import Assessment
-from deltauq.assessment.run import assess
-from deltauq.assessment.verdict import Advice, Verdict, decide
 
-__all__ = ["Advice", "Assessment", "Measures", "Verdict", "assess", "decide"]
+__all__ = ["Advice", "Assessment", "Metrics", "Recommendation", "assess", "decide"]

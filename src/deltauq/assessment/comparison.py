@@ -1,130 +1,295 @@
-"""When one method counts as better than another: by more than noise, and by enough to matter."""
+"""The metrics of every method in every fold, and when one method counts as better than another."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+
 import numpy as np
+from scipy.stats import t as student
 
-from deltauq.assessment.measures import BASELINE, Measures
+from deltauq.assessment.scoring import METRICS
 
+CONFIDENCE = 0.95
+"""Of the one-sided test: noise alone makes a difference significant in one case out of twenty."""
+PREDICTED_ROWS = 1000
+"""The rows whose prediction is part of what a method costs."""
 ERROR_MARGIN = 0.01
 """A difference below this share of the smaller error does not count."""
 ACCURACY_MARGIN = 0.001
-"""Nor does one of accuracies that the table does not show."""
+"""Nor does a difference between accuracies that the table does not show."""
 NOTABLE = 0.05
-"""A reader of the table sees a difference of this share, even where it is noise."""
+"""A difference of this share counts as a possible loss, even where it is not significant."""
 NOTABLE_ACCURACY = 0.01
-"""Of accuracies, at least this much: a share of a small error rate is a few rows."""
+"""Accuracies must also differ by this much: a share of a small error rate is a few rows."""
 RANK_MARGIN = 0.05
 """Two rankings closer than this are equally good."""
 USEFUL_RANK = 0.1
 """A ranking below this is of no use, whatever it is compared with."""
 TOO_WIDE = 2.0
-"""Intervals of an alternative that are this many times as wide as those of one width are of no use."""
-RULED_BY_FEW_ROWS = ("rmse", "log_loss")
-"""Errors whose mean a few rows can rule: what is within their noise says nothing."""
-
+"""Intervals of an alternative that are this many times as wide as those of constant width are of no use."""
 COST_FACTOR = 1.5
-"""Costs closer than this are equal: seconds are noisy."""
+"""Costs closer than this are equal: run times are noisy."""
+SENSITIVE_TO_OUTLIERS = ("rmse", "log_loss")
+"""Errors whose mean may depend on a few rows: a difference that is not significant does not count."""
+
+LABELS = {
+    "plain": "plain",
+    "anchored": "anchored",
+    "center": "anchored, σ only",
+    "tree-spread": "spread of its trees",
+    "own-std": "its own std",
+    "ensemble": "ensemble of 3",
+    "baseline": "baseline",
+}
+BASELINE = "baseline"
+"""Predicts the same for every row: the mean of y, or the class frequencies."""
+ALTERNATIVES = ("tree-spread", "own-std", "ensemble")
+ERRORS = {
+    "regression": ("mae", "trimmed_mae", "rmse"),
+    "classification": ("accuracy", "log_loss", "brier"),
+}
+"""The metrics of the prediction itself."""
 
 
-def ranks_better(measures: Measures, a: str, b: str) -> bool:
-    """Tell whether method `a` ranks its errors better than `b` ranks its own."""
-    if measures.mean_rank(a) < USEFUL_RANK:
-        return False
-    return measures.exceeds(measures.ranks(a) - measures.ranks(b), RANK_MARGIN)
+@dataclass(frozen=True)
+class Metrics:
+    """Every method's metrics in every fold.
 
-
-def has_larger(measures: Measures, name: str, a: str, b: str) -> bool:
-    """Tell whether method `a` has more of one error than `b`, by more than noise."""
-    unit = min(measures.mean_error(a, name), measures.mean_error(b, name))
-    margin = max(ERROR_MARGIN * unit, ACCURACY_MARGIN if name == "accuracy" else 0.0)
-    return measures.exceeds(measures.errors(a, name) - measures.errors(b, name), margin)
-
-
-def seems_larger(measures: Measures, name: str, a: str, b: str) -> bool:
-    """Tell whether method `a` has notably more of one error than `b` in the table, be it noise or not."""
-    error, other = measures.mean_error(a, name), measures.mean_error(b, name)
-    return error - other > max(NOTABLE * other, NOTABLE_ACCURACY if name == "accuracy" else 0.0)
-
-
-def larger_errors(measures: Measures, a: str, b: str) -> list[str]:
-    """Return the errors of which method `a` has more than `b`, by more than noise."""
-    return [name for name in measures.error_names() if has_larger(measures, name, a, b)]
-
-
-def doubtful_errors(measures: Measures, a: str, b: str) -> list[str]:
-    """Return the errors that are notably larger for `a` than for `b`, but within the noise.
-
-    Errors that a few rows can rule are left out.
+    Attributes
+    ----------
+    task : {"regression", "classification"}
+    scores : mapping of method to mapping of metric to array of shape (f,)
+        One value per fold; NaN where a metric is not defined.
+    overlap : float
+        Test rows over training rows of a fold.
+    coverage : float
+        The nominal coverage.
+    rows_per_fold : float
+        The mean number of test rows.
     """
-    names = [name for name in measures.error_names() if name not in RULED_BY_FEW_ROWS]
-    return [n for n in names if seems_larger(measures, n, a, b) and not has_larger(measures, n, a, b)]
 
+    task: str
+    scores: Mapping[str, Mapping[str, np.ndarray]]
+    overlap: float
+    coverage: float = 0.9
+    rows_per_fold: float = np.inf
 
-def errs_no_more(measures: Measures, a: str, b: str) -> bool:
-    """Tell whether neither the test nor the table says that method `a` has more of an error than `b`."""
-    return not larger_errors(measures, a, b) and not doubtful_errors(measures, a, b)
+    # Values
 
+    @property
+    def errors(self) -> tuple[str, ...]:
+        """The metrics of the prediction itself."""
+        return ERRORS[self.task]
 
-def errs_less(measures: Measures, a: str, b: str) -> bool:
-    """Tell whether method `a` has less of one error than `b`, and no more of any."""
-    return bool(larger_errors(measures, b, a)) and errs_no_more(measures, a, b)
+    def values(self, method: str, name: str) -> np.ndarray:
+        """Return a metric in every fold, of shape (f,).
 
+        A fold without a Spearman correlation counts as zero: a constant σ does not rank the errors. NaN
+        remains where no fold has one.
+        """
+        values = self.scores[method][name]
+        if name == "spearman" and np.any(np.isfinite(values)):
+            return np.nan_to_num(values, nan=0.0)
+        return values
 
-def deciding_errors(measures: Measures, method: str) -> tuple[str, ...]:
-    """Return the errors by which a method is compared with the trivial baseline.
+    def mean(self, method: str, name: str) -> float:
+        """Return a metric's mean over the folds that have it; NaN where none has.
 
-    For classes the Brier score alone, or the accuracy of a method without probabilities: a few rows whose
-    class got a probability near zero rule the log loss, and where one class is frequent, no classifier may
-    have a larger accuracy.
-    """
-    if measures.task == "regression":
-        return measures.error_names()
-    return ("brier",) if np.any(np.isfinite(measures.errors(method, "brier"))) else ("accuracy",)
+        Of seconds the median: the first fold may include compilation.
+        """
+        values = self.values(method, name)
+        values = values[np.isfinite(values)]
+        if len(values) == 0:
+            return float("nan")
+        return float(np.median(values) if name.endswith("_seconds") else np.mean(values))
 
+    def losses(self, method: str, name: str) -> np.ndarray:
+        """Return one of `errors` so that less is better, of shape (f,)."""
+        values = self.scores[method][name]
+        return 1.0 - values if name == "accuracy" else values
 
-def beats_baseline(measures: Measures, method: str) -> bool:
-    """Tell whether a method predicts better than the mean of y, or than the class frequencies."""
-    if measures.task == "regression":
-        return errs_less(measures, method, BASELINE)
-    return any(has_larger(measures, name, BASELINE, method) for name in deciding_errors(measures, method))
+    def mean_loss(self, method: str, name: str) -> float:
+        """Return the mean of `losses`; NaN where no fold has one."""
+        mean = self.mean(method, name)
+        return 1.0 - mean if name == "accuracy" else mean
 
+    def rank_name(self, method: str) -> str:
+        """Return the metric of how well a method ranks its errors.
 
-def alternatives(measures: Measures) -> list[str]:
-    """Return the methods beside the plain and the anchored ones that may be advised."""
-    return [
-        name
-        for name in measures.rivals()
-        if beats_baseline(measures, name)
-        and errs_no_more(measures, name, "plain")
-        and not _is_too_wide(measures, name)
-    ]
+        For a classifier, the larger AUROC of the spread and of the largest probability.
+        """
+        if self.task == "regression":
+            return "spearman"
+        means = {name: self.mean(method, name) for name in ("auroc_confidence", "auroc_spread")}
+        return max(means, key=lambda name: -np.inf if np.isnan(means[name]) else means[name])
 
+    def ranks(self, method: str) -> np.ndarray:
+        """Return how well a method ranks its errors, of shape (f,): 1 is perfect, 0 is chance.
 
-def _is_too_wide(measures: Measures, method: str) -> bool:
-    """Tell whether a method's calibrated intervals are of no use, as where its σ is zero for some rows."""
-    if measures.task != "regression":
-        return False
-    return measures.mean(method, "width") > TOO_WIDE * measures.mean("plain", "width")
+        Spearman's correlation of σ and |error|, zero where there is none; or 2 AUROC − 1, which is NaN in a
+        fold where a classifier is always or never right.
+        """
+        values = self.values(method, self.rank_name(method))
+        return np.nan_to_num(values, nan=0.0) if self.task == "regression" else 2.0 * values - 1.0
 
+    def mean_rank(self, method: str) -> float:
+        """Return the mean of `ranks`; zero where no fold has one."""
+        values = self.ranks(method)
+        values = values[np.isfinite(values)]
+        return float(np.mean(values)) if len(values) > 0 else 0.0
 
-def arrow(measures: Measures, method: str, name: str) -> str:
-    """Return "↓" or "↑" where a measure is lower or higher than the plain model's by more than noise."""
-    if name in measures.error_names():
-        more, less = (has_larger(measures, name, *pair) for pair in ((method, "plain"), ("plain", method)))
-        higher, lower = (less, more) if name == "accuracy" else (more, less)
-    elif name == measures.rank_name(method):
-        higher, lower = (ranks_better(measures, *pair) for pair in ((method, "plain"), ("plain", method)))
-    else:
-        return ""
-    return "↑" if higher else "↓" if lower else ""
+    def has_ranking(self, method: str) -> bool:
+        """Return whether any fold has a metric of how well a method ranks its errors."""
+        return bool(np.any(np.isfinite(self.scores[method][self.rank_name(method)])))
 
+    def cost(self, method: str) -> float:
+        """Return the seconds to fit, and to predict a thousand rows."""
+        return self.mean(method, "fit_seconds") + PREDICTED_ROWS * self.mean(method, "row_seconds")
 
-def is_cheaper(measures: Measures, a: str, b: str) -> bool:
-    """Tell whether method `a` costs clearly less than `b`."""
-    return COST_FACTOR * measures.cost(a) < measures.cost(b)
+    # Text
 
+    def label(self, method: str) -> str:
+        """Return a method's name as it is printed."""
+        if self.task == "regression" and method == "plain":
+            return "plain, constant width"
+        if method == BASELINE:
+            return "mean of y" if self.task == "regression" else "class frequencies"
+        return LABELS[method]
 
-def best_ranking(measures: Measures, methods: list[str]) -> str:
-    """Return the method with the largest mean ranking, the first of equals."""
-    return max(methods, key=measures.mean_rank)
+    def text(self, method: str, name: str) -> str:
+        """Return the mean of a metric as it is printed in the table."""
+        return METRICS[name].text(self.mean(method, name))
+
+    def cell(self, method: str, name: str) -> str:
+        """Return `text` after an arrow where it differs significantly from the plain model's."""
+        arrow = {"higher": "↑ ", "lower": "↓ ", "tie": ""}[self.change(method, name)]
+        return arrow + self.text(method, name)
+
+    # Statistics
+
+    def mean_and_error(self, gain: np.ndarray) -> tuple[float, float]:
+        """Return the mean of a paired difference, and its standard error.
+
+        Training parts of different folds share rows, so the squared standard error is
+        (1/f + overlap) · variance, as Nadeau and Bengio (2003) correct it.
+
+        Parameters
+        ----------
+        gain : array of shape (f,)
+            One difference per fold; NaN is left out.
+
+        Returns
+        -------
+        mean, error : float
+            NaN where fewer than two folds have a difference.
+        """
+        gain = gain[np.isfinite(gain)]
+        if len(gain) < 2:
+            return float("nan"), float("nan")
+        variance = (1.0 / len(gain) + self.overlap) * float(np.var(gain, ddof=1))
+        return float(np.mean(gain)), float(np.sqrt(variance))
+
+    def exceeds(self, gain: np.ndarray, margin: float) -> bool:
+        """Return whether a paired difference of shape (f,) is above a margin, and significant.
+
+        It is significant if its mean is larger than its standard error (`mean_and_error`) by Student's 95 %
+        quantile, which is 2.1 for five folds.
+        """
+        mean, error = self.mean_and_error(gain)
+        factor = float(student.ppf(CONFIDENCE, max(1, int(np.sum(np.isfinite(gain))) - 1)))
+        return mean > margin and mean > factor * error
+
+    # Comparisons of two methods
+
+    def ranks_better(self, a: str, b: str) -> bool:
+        """Return whether method `a` ranks its errors significantly better than `b` ranks its own."""
+        if self.mean_rank(a) < USEFUL_RANK:
+            return False
+        return self.exceeds(self.ranks(a) - self.ranks(b), RANK_MARGIN)
+
+    def is_larger(self, name: str, a: str, b: str) -> bool:
+        """Return whether one error is significantly larger for method `a` than for `b`."""
+        smaller = min(self.mean_loss(a, name), self.mean_loss(b, name))
+        margin = max(ERROR_MARGIN * smaller, ACCURACY_MARGIN if name == "accuracy" else 0.0)
+        return self.exceeds(self.losses(a, name) - self.losses(b, name), margin)
+
+    def is_notably_larger(self, name: str, a: str, b: str) -> bool:
+        """Return whether the mean of one error is notably larger for `a` than for `b`, significant or not."""
+        error, other = self.mean_loss(a, name), self.mean_loss(b, name)
+        return error - other > max(NOTABLE * other, NOTABLE_ACCURACY if name == "accuracy" else 0.0)
+
+    def larger_errors(self, a: str, b: str) -> list[str]:
+        """Return the errors that are significantly larger for `a` than for `b`."""
+        return [name for name in self.errors if self.is_larger(name, a, b)]
+
+    def doubtful_errors(self, a: str, b: str) -> list[str]:
+        """Return the errors that are notably, but not significantly, larger for `a` than for `b`."""
+        return [
+            name
+            for name in self.errors
+            if name not in SENSITIVE_TO_OUTLIERS
+            and self.is_notably_larger(name, a, b)
+            and not self.is_larger(name, a, b)
+        ]
+
+    def errs_no_more(self, a: str, b: str) -> bool:
+        """Return whether no error is larger for `a` than for `b`, be it significantly or notably."""
+        return not self.larger_errors(a, b) and not self.doubtful_errors(a, b)
+
+    def errs_less(self, a: str, b: str) -> bool:
+        """Return whether an error is significantly smaller for `a` than for `b`, and none is larger."""
+        return bool(self.larger_errors(b, a)) and self.errs_no_more(a, b)
+
+    def deciding_errors(self, method: str) -> tuple[str, ...]:
+        """Return the errors by which a method is compared with the trivial baseline.
+
+        For classes the Brier score alone, or the accuracy of a method without probabilities: the log loss
+        may depend on a few rows whose class got a probability near zero, and where one class is frequent, no
+        classifier may have a larger accuracy.
+        """
+        if self.task == "regression":
+            return self.errors
+        return ("brier",) if np.any(np.isfinite(self.losses(method, "brier"))) else ("accuracy",)
+
+    def beats_baseline(self, method: str) -> bool:
+        """Return whether a method predicts better than the mean of y, or than the class frequencies."""
+        if self.task == "regression":
+            return self.errs_less(method, BASELINE)
+        return any(self.is_larger(name, BASELINE, method) for name in self.deciding_errors(method))
+
+    def alternatives(self) -> list[str]:
+        """Return the methods beside the plain and the anchored ones that may be recommended."""
+        return [
+            name
+            for name in ALTERNATIVES
+            if name in self.scores
+            and self.beats_baseline(name)
+            and self.errs_no_more(name, "plain")
+            and not self._is_too_wide(name)
+        ]
+
+    def _is_too_wide(self, method: str) -> bool:
+        """Return whether a method's calibrated intervals are of no use, as where σ is zero for some rows."""
+        if self.task != "regression":
+            return False
+        return self.mean(method, "width") > TOO_WIDE * self.mean("plain", "width")
+
+    def change(self, method: str, name: str) -> str:
+        """Return whether a metric is significantly "higher" or "lower" than the plain model's, or a "tie"."""
+        if name in self.errors:
+            more, less = self.is_larger(name, method, "plain"), self.is_larger(name, "plain", method)
+            higher, lower = (less, more) if name == "accuracy" else (more, less)
+        elif name == self.rank_name(method):
+            higher, lower = self.ranks_better(method, "plain"), self.ranks_better("plain", method)
+        else:
+            return "tie"
+        return "higher" if higher else "lower" if lower else "tie"
+
+    def is_cheaper(self, a: str, b: str) -> bool:
+        """Return whether method `a` costs clearly less than `b`."""
+        return COST_FACTOR * self.cost(a) < self.cost(b)
+
+    def best_ranking(self, methods: list[str]) -> str:
+        """Return the method with the largest mean ranking, the first of equals."""
+        return max(methods, key=self.mean_rank)

@@ -1,203 +1,173 @@
-"""An assessment as one HTML page."""
+"""The sections of an assessment's HTML page."""
 
 from __future__ import annotations
 
 import numpy as np
+from scipy.stats import norm
 
 from deltauq import plots
-from deltauq._version import __version__
-from deltauq.assessment.measures import BASELINE
+from deltauq.assessment.comparison import BASELINE
 from deltauq.assessment.result import Assessment
 from deltauq.metrics import coverage_curve, risk_coverage
-from deltauq.plots.page import Block, Figure, Section, Table, render_page
+from deltauq.plots.page import Block, Figure, Section
 
 LEVELS = np.array([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99])
 KEPT = np.linspace(0.1, 1.0, 19)
-
-RULE = (
-    "A difference counts when, paired over the folds, it is larger than its standard error by Student's "
-    "95 % quantile (with Nadeau and Bengio's correction for shared training rows) and larger than 1 % of "
-    "the smaller error, or 0.05 in ranking, where no ranking below 0.1 counts as better. Everything else "
-    "is a tie; of times, a factor below 1.5. A method errs more when any of its errors is larger, or is 5 "
-    "% larger in the table (RMSE and log loss excepted, whose noise a few rows can make). It errs less "
-    "when one is smaller and it does not err more.",
-    "A method beats the trivial baseline when it errs less than the mean of y, or has a smaller Brier "
-    "score than the class frequencies; no other is advised, nor an alternative that errs more than the "
-    "plain model or whose intervals are twice as wide. A method gains when it errs less than the plain "
-    "model, ranks its errors better, or beats the trivial baseline where the plain model does not. An "
-    "alternative stands in the way of anchoring when it ranks better; where rankings tie, when it errs "
-    "less; where errors tie as well, when it takes less time or, in the same time, has the larger mean "
-    "ranking. Anchoring that errs less than the plain model yields to no alternative that does not. Use "
-    "anchoring when it errs no more than the plain model, gains, and no alternative stands in the way. "
-    "Otherwise use it for σ only, around the plain model's predictions, when that gains and no "
-    "alternative stands in its way. Otherwise don't.",
+PROTOCOL = (
+    "Every method was fitted to the training part of every fold and predicted its test part. For "
+    "regression, a fifth of each training part was held out and calibrates the intervals of every method "
+    "(split conformal prediction).",
+    "A difference counts when it is significant (paired over the folds, Student's 95 % quantile, with Nadeau "
+    "and Bengio's correction for shared training rows) and larger than 1 % of the smaller error, or 0.05 in "
+    "ranking. Errors that are 5 % larger count against a method even if that is not significant. A method is "
+    "recommended only if it is better than the trivial baseline. Anchoring is recommended if it errs no more "
+    "than the plain model, improves the errors or their ranking, and no alternative is better or as good for "
+    "less time. `deltauq.assessment.decide` documents the complete rule.",
 )
 
 
-def render_assessment(assessment: Assessment, title: str) -> str:
-    """Return the page of an assessment.
+def assessment_sections(assessment: Assessment) -> list[Section]:
+    """Return the sections of the page."""
+    (table,) = assessment.tables().values()
+    figures = _differences(assessment)
+    return [
+        Section("Comparison of the methods", [table, figures] if figures else [table]),
+        *(
+            _regression_sections(assessment)
+            if assessment.task == "regression"
+            else _classification_sections(assessment)
+        ),
+        Section("Protocol", PROTOCOL),
+    ]
+
+
+def kept_figure(series: dict[str, tuple[np.ndarray, np.ndarray]], y_title: str) -> Figure:
+    """Return a plot of the loss that remains at the shares `KEPT` of the most certain rows.
 
     Parameters
     ----------
-    assessment : Assessment
-    title : str
-        Names what was assessed.
-
-    Returns
-    -------
-    html : str
+    series : dict of str to (loss, uncertainty), arrays of shape (n,)
+    y_title : str
     """
-    regression = assessment.task == "regression"
-    sections = [
-        Section("The methods compared", _table_blocks(assessment)),
-        *(_regression_sections(assessment) if regression else _classification_sections(assessment)),
-        Section("How it was measured", [_protocol(assessment), *RULE]),
-    ]
-    footer = (
-        f"deltauq {__version__}. {assessment.heading()}; {assessment.seconds:.0f} seconds. "
-        "Method: Δ-UQ, arXiv 2110.02197."
-    )
-    return render_page(f"Assessment: {title}", assessment.verdict.sentence, sections, footer=footer)
+    curves = {}
+    for name, (loss, uncertainty) in series.items():
+        kept, risk = risk_coverage(loss, uncertainty)
+        curves[name] = (np.interp(KEPT, kept, risk), np.zeros(len(KEPT)))
+    figure = plots.line_plot(KEPT, curves, x_title="share of rows kept", y_title=y_title)
+    figure.update_xaxes(tickformat=".0%")
+    caption = "The most uncertain rows are left out first."
+    return Figure(figure, "Error without the most uncertain rows", caption)
 
 
-def _table_blocks(assessment: Assessment) -> list[Block]:
-    measures, regression = assessment.measures, assessment.task == "regression"
-    chosen = assessment.methods.index(assessment.verdict.method)
-    header = assessment.header()
-    table = Table(
-        header,
-        assessment.cells(),
-        f"{assessment.legend()} In bold: what the advice is to use.",
-        bold=frozenset((chosen, column) for column in range(len(header))),
-    )
+def _differences(assessment: Assessment) -> list[Figure]:
+    """Return how far every method is from the plain model, in the prediction and in its uncertainty."""
+    metrics, regression = assessment.metrics, assessment.task == "regression"
+    # The trivial baseline may be so far off that the others could not be told from each other.
+    methods = [name for name in assessment.methods if name not in ("plain", BASELINE)]
     error = "trimmed_mae" if regression else "brier"
-    # The trivial baseline may be so far off that the others could not be told apart.
-    methods = [m for m in assessment.methods if m != BASELINE]
-    errors = {m: measures.errors(m, error) - measures.errors("plain", error) for m in methods}
-    # Half of 2 AUROC − 1 is AUROC over chance.
-    unit = 1.0 if regression else 0.5
+    errors = {name: metrics.losses(name, error) - metrics.losses("plain", error) for name in methods}
+    scale = 1.0 if regression else 0.5  # half of 2 AUROC − 1 is AUROC over chance
     ranks = {
-        m: unit * (measures.ranks(m) - measures.ranks("plain")) for m in methods if measures.has_ranking(m)
+        name: scale * (metrics.ranks(name) - metrics.ranks("plain"))
+        for name in methods
+        if metrics.has_ranking(name)
     }
-    name, rank = ("trimmed MAE", "rank correlation") if regression else ("Brier score", "AUROC for mistakes")
-    figures = [
-        _differences(assessment, errors, "The prediction", f"{name}, less the plain model's"),
-        _differences(assessment, ranks, "Its uncertainty", f"{rank}, less the plain model's"),
-    ]
-    drawn = [figure for figure in figures if figure is not None]
-    return [table, drawn] if drawn else [table]
-
-
-def _differences(
-    assessment: Assessment, gains: dict[str, np.ndarray], title: str, x_title: str
-) -> Figure | None:
-    """Draw how far every method that can be compared is from the plain model."""
-    points = {
-        assessment.label(method): assessment.measures.mean_and_error(gain)
-        for method, gain in gains.items()
-        if method != "plain" and np.sum(np.isfinite(gain)) > 1
-    }
-    if not points:
-        return None
-    means, errors = zip(*points.values(), strict=True)
-    figure = plots.dot_plot(list(points), {title: (means, errors)}, x_title=x_title, reference=0.0)
-    figure.update_layout(showlegend=False)
-    better = "less" if title == "The prediction" else "more"
-    caption = f"Paired over folds, with one standard error; {better} is better."
-    return Figure(figure, title, caption, height=90 + 44 * len(points), tall=True)
+    axes = ("trimmed MAE", "rank correlation") if regression else ("Brier score", "AUROC for mistakes")
+    figures = []
+    for gains, title, axis, better in (
+        (errors, "Prediction", axes[0], "less"),
+        (ranks, "Uncertainty", axes[1], "more"),
+    ):
+        points = {
+            assessment.metrics.label(name): metrics.mean_and_error(gain)
+            for name, gain in gains.items()
+            if np.sum(np.isfinite(gain)) > 1
+        }
+        if not points:
+            continue
+        x_title = f"{axis}, minus the plain model's"
+        means, bars = zip(*points.values(), strict=True)
+        figure = plots.dot_plot(list(points), {title: (means, bars)}, x_title=x_title, reference=0.0)
+        figure.update_layout(showlegend=False)
+        caption = f"Paired over folds, with one standard error; {better} is better."
+        figures.append(Figure(figure, title, caption, height=90 + 44 * len(points), tall=True))
+    return figures
 
 
 def _regression_sections(assessment: Assessment) -> list[Section]:
-    y = np.concatenate(assessment.targets)
-    method = "center" if assessment.verdict.method == "center" else "anchored"
+    y, method = np.concatenate(assessment.targets), _drawn_method(assessment)
     mean, raw, calibrated = _joined(assessment, method)
+    plain_mean, _, plain_calibrated = _joined(assessment, "plain")
     curves = {
         "calibrated": coverage_curve(y, mean, calibrated, LEVELS)[1],
-        "plain, one width": coverage_curve(y, *_joined(assessment, "plain")[::2], LEVELS)[1],
+        "plain, constant width": coverage_curve(y, plain_mean, plain_calibrated, LEVELS)[1],
     }
     if np.any(raw > 0):
         curves = {"raw": coverage_curve(y, mean, raw, LEVELS)[1], **curves}
-    intervals = Figure(
-        plots.coverage_curves(LEVELS, curves),
-        assessment.label(method),
-        f"Share of targets in Gaussian intervals. σ was scaled for {assessment.measures.level:.0%} only.",
-    )
-    sections = [Section("Do intervals hold what they claim?", [intervals])]
-    ranking = _ranking(assessment, method)
+    level = f"{assessment.metrics.coverage:.0%}"
+    caption = f"Empirical coverage of Gaussian intervals. σ was calibrated for {level} only."
+    intervals = Figure(plots.coverage_curves(LEVELS, curves), assessment.metrics.label(method), caption)
+    sections = [Section("Coverage of intervals", [intervals])]
+    ranking = _ranking_methods(assessment, method)
     if not ranking:
         return sections
+    by_spread = []
+    for name in ranking:
+        mean, _, calibrated = _joined(assessment, name)
+        figure = plots.error_by_spread(y - mean, {"calibrated σ": calibrated})
+        by_spread.append(Figure(figure, assessment.metrics.label(name), height=360))
     blocks: list[Block] = [
-        "Test rows in groups of equally many, ordered by their calibrated σ. Rising points: σ ranks the "
-        "errors. Points on the diagonal: it also has their size.",
-        [_by_spread(assessment, y, name) for name in ranking],
+        "Test rows in groups of equal size, ordered by their calibrated σ. Rising points: σ ranks the "
+        "errors. Points on the diagonal: σ also has their size.",
+        by_spread,
         _kept_figure(assessment, ranking, "mean |error| of the rows kept"),
     ]
     return [Section("Error against σ", blocks), *sections]
 
 
 def _classification_sections(assessment: Assessment) -> list[Section]:
-    method = "center" if assessment.verdict.method == "center" else "anchored"
-    ranking = _ranking(assessment, method)
+    ranking = _ranking_methods(assessment, _drawn_method(assessment))
     if not ranking:
         return []
     figure = _kept_figure(assessment, ranking, "mistakes among the rows kept")
     return [Section("Mistakes against uncertainty", [figure])]
 
 
-def _ranking(assessment: Assessment, method: str) -> list[str]:
-    """Return the methods whose uncertainty is drawn: one anchored method, and the others, if they rank."""
+def _drawn_method(assessment: Assessment) -> str:
+    return "center" if assessment.recommendation.method == "center" else "anchored"
+
+
+def _ranking_methods(assessment: Assessment, method: str) -> list[str]:
+    """Return the methods whose uncertainty is drawn: one anchored method, and the others that rank."""
     hidden = {"anchored", "center", BASELINE} - {method}
-    shown = [name for name in assessment.methods if name not in hidden]
-    ranking = [name for name in shown if assessment.measures.has_ranking(name)]
+    names = [name for name in assessment.methods if name not in hidden]
+    ranking = [name for name in names if assessment.metrics.has_ranking(name)]
     return sorted(ranking, key=lambda name: name != method)
 
 
-def _by_spread(assessment: Assessment, y: np.ndarray, method: str) -> Figure:
-    mean, _, calibrated = _joined(assessment, method)
-    figure = plots.error_by_spread(y - mean, {"calibrated σ": calibrated})
-    return Figure(figure, assessment.label(method), height=360)
-
-
 def _kept_figure(assessment: Assessment, methods: list[str], y_title: str) -> Figure:
-    """Draw the error that remains when the most uncertain rows are left out."""
-    series = {}
-    for name in methods:
-        kept, risk = risk_coverage(*_loss_and_uncertainty(assessment, name))
-        series[assessment.label(name)] = (np.interp(KEPT, kept, risk), np.zeros(len(KEPT)))
-    figure = plots.line_plot(KEPT, series, x_title="share of rows kept", y_title=y_title)
-    figure.update_xaxes(tickformat=".0%")
-    caption = "Rows are left out in the order of their uncertainty, the most uncertain first."
-    return Figure(figure, "What is left when doubtful rows are left out", caption)
+    series = {assessment.metrics.label(name): _loss_and_uncertainty(assessment, name) for name in methods}
+    return kept_figure(series, y_title)
 
 
 def _loss_and_uncertainty(assessment: Assessment, method: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return every test row's loss and its uncertainty, arrays of shape (n,)."""
+    """Return the loss and the uncertainty of all test rows, arrays of shape (n,)."""
     y = np.concatenate(assessment.targets)
     if assessment.task == "regression":
         mean, _, calibrated = _joined(assessment, method)
         return np.abs(y - mean), calibrated
-    answers = assessment.answers[method]
-    name = "spread" if assessment.measures.rank_name(method) == "auroc_spread" else "doubt"
-    mistaken = np.concatenate([answer.label for answer in answers]) != y
-    # One that says nothing in a fold ranks nothing there.
-    doubts = [getattr(answer, name) for answer in answers]
-    filled = [np.zeros(len(a.label)) if d is None else d for a, d in zip(answers, doubts, strict=True)]
+    parts = assessment.predictions[method]
+    by_spread = assessment.metrics.rank_name(method) == "auroc_spread"
+    mistaken = np.concatenate([part.value for part in parts]) != y
+    scores = [part.spread if by_spread else part.error_score for part in parts]
+    # A fold without uncertainties ranks nothing.
+    filled = [np.zeros(len(p.value)) if s is None else s for p, s in zip(parts, scores, strict=True)]
     return mistaken.astype(np.float64), np.concatenate(filled)
 
 
 def _joined(assessment: Assessment, method: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return mean, raw σ and calibrated σ of all test rows, arrays of shape (n,)."""
-    answers = assessment.answers[method]
-    mean = np.concatenate([answer.mean for answer in answers])
-    raw = np.concatenate([answer.std for answer in answers])
-    return mean, raw, np.concatenate([answer.calibrated for answer in answers])
-
-
-def _protocol(assessment: Assessment) -> str:
-    fits = "Every method was fitted to the training part of every fold and asked about its test part."
-    if assessment.task == "classification":
-        return fits
-    return (
-        f"{fits} A fifth of each training part was left out of fitting: it sets the scale of the "
-        "intervals, in the same way for every method (split conformal prediction). Test rows never do."
-    )
+    parts = assessment.predictions[method]
+    value, std = (np.concatenate([getattr(part, name) for part in parts]) for name in ("value", "spread"))
+    half_widths = np.concatenate([part.sizes() for part in parts]) / 2.0
+    return value, std, half_widths / norm.ppf((1.0 + assessment.metrics.coverage) / 2.0)

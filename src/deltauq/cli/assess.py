@@ -91,7 +91,7 @@ def register(app: Any) -> None:
         about = {"file": str(file), "target": target, "model": model.value, "columns": table.X.shape[1]}
         if as_json:
             page = None if html is None else str(html.resolve())
-            print(json.dumps({**about, **found.numbers(), "notes": table.notes, "page": page}))
+            print(json.dumps({**about, **found.to_dict(), "notes": table.notes, "page": page}))
             return
         show(found, table.notes)
         if html is not None:
@@ -123,7 +123,7 @@ def run_assess(table: "TrainingTable", word: BaseModel, words: dict[str, Any]) -
         In the units of the target. Its text names options of the command line.
     """
     from deltauq.assessment import assess
-    from deltauq.assessment.terms import COMMAND_LINE
+    from deltauq.assessment.recommendation import COMMAND_LINE
     from deltauq.tables.preprocessing import build_pipeline
 
     y, unit = table.y, 1.0
@@ -141,7 +141,7 @@ def run_assess(table: "TrainingTable", word: BaseModel, words: dict[str, Any]) -
             found = assess(build_pipeline(word, table), table.X, y, progress=tick, **words)
         except ValueError as error:
             raise BadInput(str(error)) from error
-    found = replace(found, terms=COMMAND_LINE)
+    found = replace(found, options=COMMAND_LINE)
     return found.rescaled(unit) if table.task == "regression" else found
 
 
@@ -157,12 +157,13 @@ def show(found: "Assessment", notes: list[str]) -> None:
         console.print(Text(note))
     console.print(Text(f"\n{found.heading()}", style="bold"))
     grid = Table(box=box.SIMPLE, padding=(0, 1 if console.width >= WIDE else 0, 0, 0))
-    for column, name in enumerate(found.header()):
+    (table,) = found.tables().values()
+    for column, name in enumerate(table.header):
         # Names may wrap between words, numbers may not.
-        texts = [cells[column] if column else max(cells[0].split(), key=len) for cells in found.cells()]
+        texts = [cells[column] if column else max(cells[0].split(), key=len) for cells in table.rows]
         grid.add_column(name, justify="right" if column else "left", min_width=max(map(len, texts)))
-    for method, cells in zip(found.methods, found.cells(), strict=True):
-        grid.add_row(*cells, style="bold" if method == found.verdict.method else "")
+    for row, cells in enumerate(table.rows):
+        grid.add_row(*cells, style="bold" if (row, 0) in table.bold else "")
     console.print(grid)
-    console.print(Text(found.legend()))
-    console.print(Text(f"\n{found.verdict.sentence}"))
+    console.print(Text(table.caption))
+    console.print(Text(f"\n{found.summary()}"))

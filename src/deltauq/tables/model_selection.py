@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.model_selection import KFold, StratifiedKFold
 
-from deltauq.assessment.anchoring import Anchoring
+from deltauq.assessment.methods import anchor_params
 from deltauq.calibration.scaling import permuted_features, typical_std
 from deltauq.estimators import AnchoredClassifier, AnchoredRegressor
 from deltauq.metrics import brier, mae
@@ -54,7 +54,7 @@ class Settings:
         kind = AnchoredRegressor if self.task == REGRESSION else AnchoredClassifier
         return kind(
             clone(self.base),
-            **Anchoring(self.n_anchors, self.n_train_anchors).for_rows(self.base, n).words(),
+            **anchor_params(self.base, n, self.n_anchors, self.n_train_anchors),
             anchors=self.anchors,
             center=center,
             random_state=self.seed,

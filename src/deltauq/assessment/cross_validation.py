@@ -1,0 +1,451 @@
+"""`assess`: a model and its anchored forms, compared by cross-validation."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, clone
+from sklearn.model_selection import (
+    GroupShuffleSplit,
+    KFold,
+    StratifiedKFold,
+    TimeSeriesSplit,
+    check_cv,
+    train_test_split,
+)
+from sklearn.pipeline import Pipeline
+from sklearn.utils import _safe_indexing, column_or_1d
+from sklearn.utils._missing import is_pandas_na, is_scalar_nan
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.parallel import Parallel, delayed
+from sklearn.utils.validation import _num_samples
+
+from deltauq.assessment.comparison import LABELS, Metrics
+from deltauq.assessment.methods import (
+    anchor_params,
+    anchors_per_row,
+    calibrate,
+    make_methods,
+    predict_classes,
+    predict_numbers,
+    rows_to_calibrate,
+)
+from deltauq.assessment.result import Assessment
+from deltauq.assessment.scoring import Predictions, compute
+from deltauq.estimators import AnchoredRegressor
+from deltauq.estimators.base_estimators import tags_of
+from deltauq.estimators.validation import validate_input
+from deltauq.utils.formatting import shown
+from deltauq.utils.progress import counting_bar
+
+Tick = Callable[[int, int], None]
+
+COMPUTED = {
+    "regression": ("mae", "trimmed_mae", "rmse", "spearman", "coverage_raw", "coverage", "width"),
+    "classification": ("accuracy", "brier", "log_loss", "ece", "auroc_spread", "auroc_confidence"),
+}
+HELD_OUT_SHARE = 0.2
+"""The part of the training rows that is held out to calibrate intervals."""
+
+
+@dataclass(frozen=True)
+class Split:
+    """The rows of one fold, as indices.
+
+    Attributes
+    ----------
+    fit, held_out, test : int arrays
+        `held_out` is empty where nothing is to be calibrated.
+    """
+
+    fit: np.ndarray
+    held_out: np.ndarray
+    test: np.ndarray
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is assessed; y holds numbers, or indices of `n_classes` classes."""
+
+    task: str
+    preprocessing: BaseEstimator | None
+    model: BaseEstimator
+    X: Any
+    y: np.ndarray
+    n_classes: int
+    n_anchors: int | str
+    n_train_anchors: int | str
+
+    def methods(self, n: int) -> dict[str, Callable[[int], Any]]:
+        """Return the methods for a training part of n rows."""
+        params = anchor_params(self.model, n, self.n_anchors, self.n_train_anchors)
+        return make_methods(self.task, self.model, params)
+
+    def predict(self, fitted: Any, X: np.ndarray) -> Predictions:
+        """Return the predictions of a fitted method."""
+        if self.task == "regression":
+            return predict_numbers(fitted, X)
+        return predict_classes(fitted, X, self.n_classes)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One method's predictions in one fold, and its seconds to fit and to predict one row."""
+
+    test: Predictions
+    held_out: Predictions | None
+    fit_seconds: float
+    row_seconds: float
+
+
+def assess(
+    estimator: BaseEstimator,
+    X: Any,
+    y: Any,
+    *,
+    cv: Any = 5,
+    n_repeats: int = 1,
+    groups: Any = None,
+    n_anchors: int | str = "default",
+    n_train_anchors: int | str = "quick",
+    coverage: float = 0.9,
+    n_jobs: int | None = None,
+    random_state: int = 0,
+    progress: bool | Tick = False,
+) -> Assessment:
+    """Compare a model with its anchored forms, inexpensive alternatives and a trivial baseline.
+
+    Every method is fitted to the training part of every fold and predicts its test part:
+
+    - *plain*: the model alone; its intervals have a constant width, from the residuals of held-out rows.
+    - *anchored*: `AnchoredRegressor` or `AnchoredClassifier` around it.
+    - *center*: the same spread around the plain model's predictions (``center="estimator"``).
+    - *tree-spread*, *own-std*, *ensemble*: the spread of its trees, where it is a forest; its own standard
+      deviations, where `predict` returns them; an ensemble of three, where it has a random state (and
+      probabilities, for classes).
+    - *baseline*: the mean of y, or the class frequencies, for every row. A method is recommended only if it
+      is better than this.
+
+    For regression a fifth of each training part is held out and calibrates the intervals of every method
+    (split conformal prediction); test rows are never used for this. `decide` derives the recommendation from
+    the metrics and documents its rule.
+
+    Parameters
+    ----------
+    estimator : scikit-learn regressor or classifier
+        Of a `Pipeline` only the last step is anchored: its preprocessing is fitted once for every training
+        part, and all methods use the same features.
+    X : array-like of shape (n, d)
+        What the estimator accepts. The input of its last step must be dense numbers; missing values only
+        where the model accepts them.
+    y : array-like of shape (n,)
+        Targets: numbers, or classes.
+    cv : int, scikit-learn splitter or iterable of (train, test), default=5
+        The folds. If a number, they are shuffled, and stratified for classes.
+    n_repeats : int, default=1
+        How often the folds are drawn; with more of them, smaller differences become significant.
+    groups : array-like of shape (n,), optional
+        Group of each row, for splitters that keep groups together.
+    n_anchors : int or "default", default="default"
+        K, the number of anchors of a prediction; "default" is the estimator's own.
+    n_train_anchors : int, "auto" or "quick", default="quick"
+        M, the number of training anchors. "auto" is the estimator's own; "quick" is max(20, 10,000 // n),
+        and "auto" for forests.
+    coverage : float, default=0.9
+        Nominal coverage of the intervals.
+    n_jobs : int or None, default=None
+        Number of processes. With more than one, run times are those of busy processors.
+    random_state : int, default=0
+        Random seed.
+    progress : bool or callable, default=False
+        True shows a progress bar in a terminal; a callable gets ``(done, total)`` after each fit.
+
+    Returns
+    -------
+    assessment : Assessment
+        With `recommendation`, `table`, `to_frame()`, `save_html(path)`; printing it shows the table and the
+        recommendation.
+
+    Examples
+    --------
+    >>> from deltauq import assess
+    >>> from sklearn.datasets import load_diabetes
+    >>> from sklearn.linear_model import LinearRegression
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> print(assess(LinearRegression(), X, y).recommendation.advice)
+    don't
+    """
+    start = time.perf_counter()
+    _check_count("n_repeats", n_repeats)
+    _check_count("n_anchors", n_anchors, "default")
+    _check_count("n_train_anchors", n_train_anchors, "quick", "auto")
+    if not (isinstance(coverage, (int, float)) and 0.0 < coverage < 1.0):
+        raise ValueError(f"coverage must lie between 0 and 1, got {shown(coverage)}.")
+    preprocessing, model = _split_pipeline(estimator)
+    task = "classification" if tags_of(model).estimator_type == "classifier" else "regression"
+    target, n_classes = _checked_classes(y) if task == "classification" else (_checked_numbers(y), 0)
+    if _num_samples(X) != len(target):
+        raise ValueError(f"X has {_num_samples(X)} rows, but y has {len(target)}.")
+    if preprocessing is None:
+        # The class does not matter: both validate X in the same way.
+        X, _ = validate_input(AnchoredRegressor(model), X, target)
+    rng = np.random.default_rng(random_state)
+    splits = make_splits(task, X, target, cv, n_repeats, groups, rng)
+    if task == "regression":
+        _check_rows(splits, coverage)
+    problem = Problem(task, preprocessing, model, X, target, n_classes, n_anchors, n_train_anchors)
+    seeds = rng.integers(2**31, size=len(splits)).tolist()
+    bar = counting_bar("fits") if progress is True else nullcontext(progress or (lambda done, total: None))
+    with bar as tick:
+        outcomes = run(problem, splits, seeds, n_jobs, tick)
+    predictions: dict[str, list[Predictions]] = {}
+    scores: dict[str, dict[str, np.ndarray]] = {}
+    for method in (name for name in LABELS if name in outcomes[0]):
+        parts, values = [], []
+        for split, fold in zip(splits, outcomes, strict=True):
+            outcome = fold[method]
+            part = _test_predictions(problem, split, outcome, coverage)
+            seconds = {"fit_seconds": outcome.fit_seconds, "row_seconds": outcome.row_seconds}
+            values.append({**compute(COMPUTED[task], target[split.test], part, coverage), **seconds})
+            parts.append(part)
+        predictions[method] = parts
+        scores[method] = {name: np.array([fold[name] for fold in values]) for name in values[0]}
+    n_train = sum(len(split.fit) + len(split.held_out) for split in splits)
+    n_test = sum(len(split.test) for split in splits)
+    n_fit = int(np.median([len(split.fit) for split in splits]))
+    return Assessment(
+        estimator=type(model).__name__,
+        n_rows=len(target),
+        metrics=Metrics(task, scores, n_test / n_train, coverage, n_test / len(splits)),
+        targets=[target[split.test] for split in splits],
+        predictions=predictions,
+        fit_rows=[len(split.fit) for split in splits],
+        n_repeats=n_repeats,
+        seconds=time.perf_counter() - start,
+        train_anchors=anchors_per_row(model, n_fit, n_train_anchors),
+        default_train_anchors=anchors_per_row(model, n_fit, "auto"),
+    )
+
+
+def run(
+    problem: Problem, splits: list[Split], seeds: Iterable[int], n_jobs: int | None, tick: Tick
+) -> list[dict[str, Outcome]]:
+    """Fit every method in every fold and return the outcomes of each fold, "center" among them."""
+    methods = list(problem.methods(len(splits[0].fit)))
+    calls = (
+        delayed(fit_and_predict)(problem, split, method, seed)
+        for split, seed in zip(splits, seeds, strict=True)
+        for method in methods
+    )
+    total = len(splits) * len(methods)
+    tick(0, total)
+    outcomes = []
+    for outcome in Parallel(n_jobs=n_jobs, return_as="generator")(calls):
+        outcomes.append(outcome)
+        tick(len(outcomes), total)
+    folds = (outcomes[i : i + len(methods)] for i in range(0, total, len(methods)))
+    return [_with_center(dict(zip(methods, fold, strict=True))) for fold in folds]
+
+
+def fit_and_predict(problem: Problem, split: Split, method: str, seed: int) -> Outcome:
+    """Fit one method to the training rows of one fold, and predict the other rows."""
+    features = _features(problem, split)
+    model = problem.methods(len(split.fit))[method](seed)
+    start = time.perf_counter()
+    model.fit(features["fit"], problem.y[split.fit])
+    fitted = time.perf_counter()
+    test = problem.predict(model, features["test"])
+    predicted = time.perf_counter()
+    held_out = problem.predict(model, features["held_out"]) if len(split.held_out) > 0 else None
+    return Outcome(test, held_out, fitted - start, (predicted - fitted) / len(split.test))
+
+
+def _features(problem: Problem, split: Split) -> dict[str, np.ndarray]:
+    """Return the features of the parts of a fold that have rows."""
+    parts = {name: _safe_indexing(problem.X, rows) for name, rows in vars(split).items() if len(rows) > 0}
+    if problem.preprocessing is None:
+        return parts
+    preprocessing, anchored = clone(problem.preprocessing), AnchoredRegressor(problem.model)
+    y = problem.y[split.fit]
+    fit, _ = validate_input(anchored, preprocessing.fit_transform(parts.pop("fit"), y), y)
+    rest = {name: validate_input(anchored, preprocessing.transform(rows)) for name, rows in parts.items()}
+    return {"fit": fit, **{name: rows.astype(np.float64) for name, rows in rest.items()}}
+
+
+def _with_center(fold: dict[str, Outcome]) -> dict[str, Outcome]:
+    """Add the plain model's predictions with the spread over anchors, which needs no fit of its own."""
+    plain, anchored = fold["plain"], fold["anchored"]
+    held_out = None
+    if plain.held_out is not None and anchored.held_out is not None:
+        held_out = replace(plain.held_out, spread=anchored.held_out.spread)
+    fold["center"] = Outcome(
+        replace(plain.test, spread=anchored.test.spread),
+        held_out,
+        plain.fit_seconds + anchored.fit_seconds,
+        plain.row_seconds + anchored.row_seconds,
+    )
+    return fold
+
+
+def _test_predictions(problem: Problem, split: Split, outcome: Outcome, coverage: float) -> Predictions:
+    """Return the predictions of the test rows, with calibrated intervals for regression."""
+    if outcome.held_out is None:
+        return outcome.test
+    return calibrate(outcome.test, outcome.held_out, problem.y[split.held_out], coverage)
+
+
+# Input
+
+
+def _check_count(name: str, value: Any, *allowed: str) -> None:
+    """Raise ValueError unless a value is a positive integer or one of the allowed strings."""
+    if isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value >= 1:
+        return
+    if not (isinstance(value, str) and value in allowed):
+        others = "".join(f' or "{text}"' for text in allowed)
+        raise ValueError(f"{name} must be a positive integer{others}, got {shown(value)}.")
+
+
+def _split_pipeline(estimator: Any) -> tuple[BaseEstimator | None, BaseEstimator]:
+    """Return the preprocessing, if there is any, and the model that is to be anchored."""
+    if isinstance(estimator, type) or not hasattr(estimator, "get_params"):
+        raise TypeError(f"estimator must be a scikit-learn estimator, got {shown(estimator)}.")
+    steps: list[tuple[str, Any]] = []
+    model: Any = estimator
+    while isinstance(model, Pipeline):
+        # Names may repeat between nested pipelines.
+        steps += [(f"{len(steps)}-{name}", step) for name, step in model.steps[:-1]]
+        model = model.steps[-1][1]
+    if not hasattr(model, "get_params") or tags_of(model).estimator_type not in ("regressor", "classifier"):
+        raise TypeError(f"estimator must end in a regressor or a classifier, got {shown(model)}.")
+    return (Pipeline(steps) if steps else None), model
+
+
+def _checked_classes(y: Any) -> tuple[np.ndarray, int]:
+    """Return the index of the class of each row, and the number of classes."""
+    y = column_or_1d(y)
+    missing = sum(label is None or is_pandas_na(label) or is_scalar_nan(label) for label in y.tolist())
+    if missing > 0:
+        raise ValueError(f"y has {missing} missing value(s): remove these rows.")
+    check_classification_targets(y)
+    classes, indices = np.unique(y, return_inverse=True)
+    if len(classes) < 2:
+        raise ValueError(f"y has one class only: {classes[0]!r}.")
+    return indices, len(classes)
+
+
+def _checked_numbers(y: Any) -> np.ndarray:
+    """Return the targets of a regression as floats."""
+    y = column_or_1d(y)
+    try:
+        y = np.asarray(y, dtype=np.float64)
+    except ValueError as error:
+        raise ValueError(f"y must be numeric for a regressor, but {error}.") from error
+    if not np.all(np.isfinite(y)):
+        raise ValueError(f"y has {int(np.sum(~np.isfinite(y)))} missing or infinite values.")
+    if np.ptp(y) == 0:
+        raise ValueError(f"y is {y[0]:g} in every row: there is nothing to predict.")
+    return np.asarray(y)
+
+
+def _check_rows(splits: list[Split], coverage: float) -> None:
+    """Raise ValueError if folds are too small for intervals of the nominal coverage."""
+    needed, smallest = rows_to_calibrate(coverage), min(len(split.held_out) for split in splits)
+    if smallest < needed:
+        raise ValueError(
+            f"Too few rows: {coverage:.0%} intervals need {needed} held-out rows in each training part, but "
+            f"a fifth of the smallest one is {smallest}. Use more rows."
+        )
+
+
+# Folds
+
+
+def make_splits(
+    task: str, X: Any, y: np.ndarray, cv: Any, n_repeats: int, groups: Any, rng: np.random.Generator
+) -> list[Split]:
+    """Return the folds.
+
+    For regression a fifth of each training part is held out: at random, by groups where these are given, or
+    the last fifth of a time series.
+    """
+    groups = None if groups is None else np.asarray(groups)
+    splits = []
+    for train, test in _folds(task, X, y, cv, n_repeats, groups, rng):
+        fit, held_out = train, np.empty(0, dtype=int)
+        if task == "regression":
+            seed = int(rng.integers(2**31))
+            fit, held_out = _hold_out(train, groups, isinstance(cv, TimeSeriesSplit), seed)
+        splits.append(Split(fit, held_out, test))
+    if len(splits) < 2:
+        raise ValueError(f"cv must make at least two folds, got {len(splits)}.")
+    return splits
+
+
+def _folds(
+    task: str,
+    X: Any,
+    y: np.ndarray,
+    cv: Any,
+    n_repeats: int,
+    groups: np.ndarray | None,
+    rng: np.random.Generator,
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    stratify = task == "classification"
+    if not isinstance(cv, (int, np.integer)):
+        if n_repeats != 1:
+            raise ValueError(
+                f"n_repeats={n_repeats} needs cv to be a number of folds; give a repeated splitter instead."
+            )
+        if not hasattr(cv, "split") and cv is not None:
+            cv = _checked_pairs(cv)
+        yield from check_cv(cv, y, classifier=stratify).split(X, y, groups)
+        return
+    if not 2 <= cv <= len(y):
+        raise ValueError(
+            f"cv, the number of folds, must be from 2 to the number of rows, {len(y)}, got {cv}."
+        )
+    if groups is not None:
+        raise ValueError("groups need a splitter that uses them, such as cv=GroupKFold(5).")
+    if stratify and (smallest := int(np.min(np.bincount(y)))) < cv:
+        raise ValueError(
+            f"The smallest class has {smallest} row(s), but {cv} folds need {cv}: use fewer folds or merge "
+            "classes."
+        )
+    for _ in range(n_repeats):
+        kind = StratifiedKFold if stratify else KFold
+        yield from kind(int(cv), shuffle=True, random_state=int(rng.integers(2**31))).split(X, y)
+
+
+def _checked_pairs(cv: Any) -> list[Any]:
+    """Return an iterable of (train, test) as a list, or raise ValueError for anything else."""
+    pairs = list(cv) if isinstance(cv, Iterable) else [cv]
+    for pair in pairs:
+        if not isinstance(pair, (tuple, list, np.ndarray)) or [np.ndim(rows) for rows in pair] != [1, 1]:
+            raise ValueError(
+                "cv must be a number of folds, a scikit-learn splitter or pairs of (train, test) row "
+                f"numbers, got {shown(cv)}."
+            )
+    return pairs
+
+
+def _hold_out(
+    train: np.ndarray, groups: np.ndarray | None, is_time_series: bool, seed: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the training rows to fit and those to hold out."""
+    if len(train) < 2:
+        raise ValueError(f"A training part of {len(train)} row(s) is too small to hold out rows.")
+    if is_time_series:
+        start = len(train) - max(1, round(HELD_OUT_SHARE * len(train)))
+        return train[:start], train[start:]
+    if groups is not None:
+        splitter = GroupShuffleSplit(1, test_size=HELD_OUT_SHARE, random_state=seed)
+        fit, held_out = next(splitter.split(train, groups=groups[train]))
+        return train[fit], train[held_out]
+    fit, held_out = train_test_split(train, test_size=HELD_OUT_SHARE, random_state=seed)
+    return fit, held_out

@@ -1,0 +1,225 @@
+"""The methods that `assess` compares: what is fitted, and what it predicts."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.dummy import DummyClassifier, DummyRegressor
+from sklearn.ensemble import ExtraTreesRegressor, RandomForestRegressor
+from sklearn.utils import check_random_state
+
+from deltauq.assessment.scoring import Predictions
+from deltauq.baselines import EnsembleRegressor, PlainRegressor, TreeSpreadRegressor
+from deltauq.baselines.regressors import seeded_clone
+from deltauq.calibration import ConformalRegressor, choose_delta, regression_scores
+from deltauq.core import Posterior
+from deltauq.estimators import AnchoredClassifier, AnchoredRegressor
+from deltauq.estimators.base_estimators import count_trees, max_pairs, trains_by_epochs
+from deltauq.estimators.pairing import count_train_anchors
+
+FORESTS = (RandomForestRegressor, ExtraTreesRegressor)
+N_MEMBERS = 3
+ROUNDING = 1e-9
+"""A spread, or a difference between spreads, below this share of the predictions is rounding error."""
+QUICK_PAIRS = 10_000
+MIN_TRAIN_ANCHORS = 20
+
+
+def anchor_params(
+    model: BaseEstimator, n: int, n_anchors: int | str, n_train_anchors: int | str
+) -> dict[str, Any]:
+    """Return the parameters of an anchored estimator that is fitted to n rows.
+
+    Parameters
+    ----------
+    model : scikit-learn estimator
+    n : int
+    n_anchors : int or "default"
+        "default" leaves it to the estimator.
+    n_train_anchors : int, "auto" or "quick"
+        "quick" is a tenth of the pairs that "auto" makes, but at least 20 anchors, since a comparison fits
+        every fold anew. For forests it is "auto", which keeps them small.
+    """
+    if n_train_anchors == "quick":
+        is_forest = count_trees(model) is not None
+        n_train_anchors = "auto" if is_forest else min(n, max(MIN_TRAIN_ANCHORS, QUICK_PAIRS // n))
+    params = {"n_train_anchors": n_train_anchors}
+    return params if n_anchors == "default" else {**params, "n_anchors": n_anchors}
+
+
+def anchors_per_row(model: BaseEstimator, n: int, n_train_anchors: int | str) -> int:
+    """Return with how many training anchors each of n rows is paired, at most where epochs redraw them."""
+    wanted = anchor_params(model, n, "default", n_train_anchors)["n_train_anchors"]
+    if wanted != "auto":
+        return min(n, int(wanted))
+    if trains_by_epochs(model):
+        return n
+    count, most = count_train_anchors(n, "auto", model), max_pairs(model)
+    return count if most is None else max(1, min(count, most // n))
+
+
+def make_methods(
+    task: str, model: BaseEstimator, params: dict[str, Any]
+) -> dict[str, Callable[[int], BaseEstimator]]:
+    """Return the methods that can be fitted for a model: name to a function of the random seed.
+
+    "center" is missing: it combines the predictions of "plain" with the spread of "anchored".
+
+    Parameters
+    ----------
+    task : {"regression", "classification"}
+    model : scikit-learn estimator
+    params : dict
+        Of the anchored estimator.
+    """
+    has_seed = any(name.split("__")[-1] == "random_state" for name in model.get_params(deep=True))
+    if task == "classification":
+        methods: dict[str, Callable[[int], Any]] = {
+            "plain": lambda seed: PlainClassifier(model, random_state=seed),
+            "anchored": lambda seed: AnchoredClassifier(model, random_state=seed, **params),
+        }
+        if has_seed and hasattr(model, "predict_proba"):
+            methods["ensemble"] = lambda seed: PlainClassifier(model, N_MEMBERS, random_state=seed)
+        methods["baseline"] = lambda seed: PlainClassifier(DummyClassifier(strategy="prior"))
+        return methods
+    methods = {
+        "plain": lambda seed: PlainRegressor(model, random_state=seed),
+        "anchored": lambda seed: AnchoredRegressor(model, random_state=seed, **params),
+    }
+    if isinstance(model, FORESTS):
+        methods["tree-spread"] = lambda seed: TreeSpreadRegressor(model, random_state=seed)
+    if "return_std" in inspect.signature(model.predict).parameters:
+        methods["own-std"] = lambda seed: OwnStdRegressor(model, random_state=seed)
+    if has_seed:
+        methods["ensemble"] = lambda seed: EnsembleRegressor(model, N_MEMBERS, random_state=seed)
+    methods["baseline"] = lambda seed: PlainRegressor(DummyRegressor())
+    return methods
+
+
+class OwnStdRegressor(PlainRegressor):
+    """A model whose `predict` returns standard deviations, with these."""
+
+    def posterior(self, X: Any) -> Posterior:
+        """Return the model's own mean and variance, of shape (n,)."""
+        mean, std = self.estimator_.predict(X, return_std=True)
+        return Posterior(np.asarray(mean, dtype=np.float64), np.asarray(std, dtype=np.float64) ** 2)
+
+
+class PlainClassifier(ClassifierMixin, BaseEstimator):
+    """One or more copies of a model that differ in their seeds alone; the mean of their probabilities.
+
+    Parameters
+    ----------
+    estimator : scikit-learn classifier
+    n_members : int
+        More than one needs `predict_proba`.
+    random_state : int
+        Random seed.
+    """
+
+    def __init__(self, estimator: BaseEstimator, n_members: int = 1, random_state: Any = None) -> None:
+        self.estimator = estimator
+        self.n_members = n_members
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: np.ndarray) -> PlainClassifier:
+        """Fit to X of shape (n, d) and class indices of shape (n,)."""
+        random_state = check_random_state(self.random_state)
+        self.estimators_ = [
+            seeded_clone(self.estimator, random_state).fit(X, y) for _ in range(self.n_members)
+        ]
+        return self
+
+    def predictions(self, X: Any, n_classes: int) -> Predictions:
+        """Return the predictions for X of shape (n, d)."""
+        first = self.estimators_[0]
+        if not hasattr(first, "predict_proba"):
+            return Predictions(first.predict(X), error_score=_negative_margin(first, X))
+        members = [_aligned(m.predict_proba(X), m.classes_, n_classes) for m in self.estimators_]
+        if len(members) == 1:
+            # The model's own label: SVC's need not be its most probable class.
+            return replace(_from_proba(members[0], None), value=first.predict(X))
+        return _from_proba(np.mean(members, axis=0), np.var(members, axis=0))
+
+
+def predict_numbers(fitted: Any, X: np.ndarray) -> Predictions:
+    """Return a fitted regressor's predictions for X of shape (n, d), without rounding errors of σ."""
+    posterior = fitted.posterior(X)
+    mean, std = np.asarray(posterior.mean), np.asarray(posterior.std)
+    if np.max(std) <= ROUNDING * np.sqrt(np.mean(mean**2)):
+        std = np.zeros_like(std)
+    elif np.ptp(std) <= ROUNDING * np.max(std):  # a linear model's σ is constant but for the last digits
+        std = np.full_like(std, std[0])
+    return Predictions(mean, std)
+
+
+def predict_classes(fitted: Any, X: np.ndarray, n_classes: int) -> Predictions:
+    """Return a fitted classifier's predictions for X of shape (n, d)."""
+    if isinstance(fitted, PlainClassifier):
+        return fitted.predictions(X, n_classes)
+    posterior = fitted.posterior(X)
+    predictions = _from_proba(_aligned(posterior.mean, fitted.classes_, n_classes), posterior.var)
+    # Shares of votes are not probabilities.
+    return predictions if hasattr(fitted, "predict_proba") else replace(predictions, proba=None)
+
+
+def calibrate(test: Predictions, held_out: Predictions, y: np.ndarray, coverage: float) -> Predictions:
+    """Add conformal intervals to predictions.
+
+    Every method is treated alike: one held-out row in five chooses δ, the others are scored. Where σ is zero
+    everywhere, as the plain model's is, all intervals have the same width.
+
+    Parameters
+    ----------
+    test, held_out : Predictions
+        For n test rows, and for m rows that the model was not fitted to either.
+    y : array of shape (m,)
+        Targets of the held-out rows; m must be at least `rows_to_calibrate`.
+    coverage : float
+        The nominal coverage.
+    """
+    assert test.spread is not None and held_out.spread is not None
+    order = np.random.default_rng(0).permutation(len(y))
+    aside, scored = np.split(order, [max(1, len(y) // 5)])
+    mean, std = held_out.value, held_out.spread
+    delta = choose_delta(np.abs(y - mean)[aside], std[aside])
+    scores = regression_scores(y[scored], mean[scored], std[scored], delta)
+    lower, upper = ConformalRegressor.from_scores(scores, delta).interval(test.value, test.spread, coverage)
+    return replace(test, lower=lower, upper=upper)
+
+
+def rows_to_calibrate(coverage: float) -> int:
+    """Return how many held-out rows `calibrate` needs for a nominal coverage."""
+    return math.ceil(1.25 * math.ceil(coverage / (1.0 - coverage) - ROUNDING))
+
+
+def _from_proba(proba: np.ndarray, var: np.ndarray | None) -> Predictions:
+    """Return predictions from probabilities and their variances, of shape (n, c)."""
+    spread = None if var is None else np.sum(var, axis=1)
+    if spread is not None and np.max(spread) <= ROUNDING**2:
+        spread = None
+    return Predictions(np.argmax(proba, axis=1), spread, proba=proba, error_score=1.0 - np.max(proba, axis=1))
+
+
+def _aligned(proba: np.ndarray, classes: np.ndarray, n_classes: int) -> np.ndarray:
+    """Return probabilities of shape (n, n_classes), zero for classes that were not seen in training."""
+    full = np.zeros((len(proba), n_classes))
+    full[:, np.asarray(classes, dtype=int)] = proba
+    return full
+
+
+def _negative_margin(model: BaseEstimator, X: Any) -> np.ndarray | None:
+    """Return minus the distance between the best and the second-best decision score, of shape (n,)."""
+    if not hasattr(model, "decision_function"):
+        return None
+    scores = np.asarray(model.decision_function(X), dtype=np.float64)
+    if scores.ndim == 1:
+        return -np.abs(scores)
+    best = np.sort(scores, axis=1)
+    return best[:, -2] - best[:, -1]
