@@ -62,7 +62,7 @@ def classification():
 def test_a_small_forest_on_few_rows_gains():
     result = assess(RandomForestRegressor(5), *openml_part(216, 250)).recommendation
     assert (result.advice, result.method) == (Advice.ANCHORING, "anchored")
-    assert "predicts better" in result.text
+    assert "more accurate" in result.text
 
 
 @pytest.mark.usefixtures("data_dir")

@@ -37,7 +37,7 @@ def diabetes(n=150):
         ({"n_anchors": "many"}, 'n_anchors must be a positive integer or "default"'),
         ({"n_train_anchors": 0}, 'n_train_anchors must be a positive integer or "quick" or "auto"'),
         ({"coverage": 1.0}, "coverage must lie between 0 and 1"),
-        ({"coverage": 0.99}, "99% intervals need 124 rows"),
+        ({"coverage": 0.99}, "99% intervals need 124 held-out rows"),
         ({"groups": np.zeros(150)}, "groups need a splitter"),
         ({"cv": diabetes()[0]}, r"cv must be .* got <ndarray of shape \(150, 10\)>"),
         ({"cv": np.arange(150) % 5}, r"cv must be .* got <ndarray of shape \(150,\)>"),
@@ -188,4 +188,4 @@ def test_a_fold_without_a_ranking_counts_as_zero_everywhere():
 def test_equal_errors_are_not_called_noise():
     result = assess(DummyRegressor(), *diabetes(), cv=3, n_train_anchors=3).recommendation
     assert result.method == "baseline"
-    assert "noise" not in result.text and "more folds" not in result.text
+    assert "not significant" not in result.text and "More folds" not in result.text
