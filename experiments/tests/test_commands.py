@@ -5,11 +5,13 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
 import pytest
 
+from deltauq.utils.install import install_command
 from experiments import ResultLine, ResultStore, get_experiment
 from experiments.__main__ import main
 
@@ -219,6 +221,60 @@ def test_errors_of_a_report(error_of, folder, tmp_path):
 def test_a_missing_package_is_named(error_of, monkeypatch, folder):
     monkeypatch.setitem(sys.modules, "plotly", None)
     assert "plotly" in error_of("report", "--results", folder, "--html", folder / "x.html")
+
+
+@pytest.fixture
+def ray_folder():
+    """A folder of Ray's own: its sockets need a short path."""
+    with tempfile.TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True) as folder:
+        yield folder
+
+
+@pytest.mark.slow
+def test_killed_run_on_ray_can_be_continued(tmp_path, ray_folder):
+    pytest.importorskip("ray", reason="ray is not installed")
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "RAY_TMPDIR": ray_folder}
+    command = [*COMMAND, "table1", "--backend", "ray", "--jobs", "2", "--results", str(tmp_path)]
+    file = tmp_path / "table1.jsonl"
+    with subprocess.Popen(command, env=environment) as driver:
+        deadline = time.monotonic() + 120
+        while not (file.exists() and file.read_text().count("\n") >= 3) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        driver.kill()
+    kept = [line.key for line in ResultStore(file)]
+    experiment = get_experiment("table1")
+    assert 3 <= len(kept) < len(experiment.cells("quick"))
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert "Profile quick: 18 lines, nothing missing." in done.stdout
+    keys = [line.key for line in ResultStore(file)]
+    assert keys[: len(kept)] == kept
+    assert sorted(keys) == sorted(experiment.key(cell, "quick") for cell in experiment.cells("quick"))
+    deadline = time.monotonic() + 30
+    while left := [command for command in all_commands() if ray_folder in command]:
+        assert time.monotonic() < deadline, left
+        time.sleep(0.5)
+
+
+def all_commands():
+    listed = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True)
+    return listed.stdout.splitlines()
+
+
+def test_ray_errors(error_of, monkeypatch, tmp_path):
+    arguments = ["table1", "--results", tmp_path, "--backend", "ray"]
+    pytest.importorskip("ray", reason="ray is not installed")
+    assert "127.0.0.1:9" in error_of(*arguments, "--address", "127.0.0.1:9")
+    monkeypatch.setitem(sys.modules, "ray", None)
+    assert install_command("ray") in error_of(*arguments)
+
+
+def test_ray_is_imported_only_if_used():
+    program = (
+        "import sys, experiments.__main__; experiments.get_experiment('table1'); print('ray' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
 
 
 # Lines only ever get more.

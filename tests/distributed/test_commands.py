@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pandas as pd
@@ -15,7 +14,6 @@ from deltauq.cli.folders import use_data
 from deltauq.distributed import ClusterError, predict_parts
 from deltauq.distributed.running import _result
 from deltauq.utils.install import install_command
-from experiments import ResultStore, get_experiment
 
 COMMAND = [sys.executable, "-m", "deltauq.cli"]
 
@@ -41,9 +39,7 @@ def test_ray_is_not_imported_unless_asked_for():
 import sys
 import deltauq.distributed.prediction
 from deltauq.cli.main import _build_app
-from experiments import get_experiment
 _build_app()
-get_experiment("table1")
 print("ray" in sys.modules)
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
@@ -55,7 +51,6 @@ def test_without_ray_one_line_names_the_extra(complain, monkeypatch, model, rows
     said = f"the backend ray needs Ray: {install_command('ray')}."
     predict = ["predict", model, f"{rows}/*.parquet", "-o", tmp_path / "out"]
     assert said in complain(*predict, "--backend", "ray")
-    assert said in complain("reproduce", "table1", "--out", tmp_path, "--backend", "ray")
     with pytest.raises(ImportError, match=r"\[ray\]"):
         predict_parts(model, rows / "*.parquet", tmp_path / "other")
 
@@ -63,7 +58,6 @@ def test_without_ray_one_line_names_the_extra(complain, monkeypatch, model, rows
 def test_what_does_not_fit_together_is_told_in_one_line(complain, model, rows, tmp_path):
     predict = ["predict", model, f"{rows}/*.parquet", "-o", tmp_path / "out"]
     assert "give --backend ray as well" in complain(*predict, "--address", "auto")
-    assert "give --backend ray as well" in complain("reproduce", "table1", "--address", "auto")
     assert "'spark'" in complain(*predict, "--backend", "spark")
 
 
@@ -131,7 +125,6 @@ def test_a_cluster_that_does_not_answer_is_told_in_one_line(complain, model, row
     nowhere = ["--backend", "ray", "--address", "127.0.0.1:9"]
     said = "Ray cannot be reached at '127.0.0.1:9': "
     assert said in complain("predict", model, f"{rows}/*.parquet", "-o", tmp_path / "out", *nowhere)
-    assert said in complain("reproduce", "table1", "--out", tmp_path, *nowhere)
     assert "does not exist" in complain("predict", model, "no*", "-o", tmp_path / "out", *nowhere)
 
 
@@ -150,34 +143,3 @@ def test_bulk_prediction_from_the_command_line(model, rows, expected, tmp_path, 
     pd.testing.assert_frame_equal(pd.concat(parts, ignore_index=True), expected, check_exact=True)
     again = subprocess.run([*map(str, command), "--json"], **words)
     assert json.loads(again.stdout)["rows"] == len(expected) and json.loads(again.stdout)["out"] == str(out)
-
-
-@pytest.mark.slow
-def test_a_sweep_whose_driver_is_killed_goes_on_and_leaves_no_ray_behind(tmp_path, place):
-    pytest.importorskip("ray", reason="ray is not installed")
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "RAY_TMPDIR": place}
-    command = [*COMMAND, "reproduce", "table1", "--backend", "ray", "--jobs", "2", "--out", str(tmp_path)]
-    file = tmp_path / "table1.jsonl"
-    with subprocess.Popen(command, env=environment) as driver:
-        deadline = time.monotonic() + 120
-        while not (file.exists() and file.read_text().count("\n") >= 3) and time.monotonic() < deadline:
-            time.sleep(0.05)
-        driver.kill()
-    kept = [line.key for line in ResultStore(file)]
-    experiment = get_experiment("table1")
-    assert 3 <= len(kept) < len(experiment.cells("quick"))
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    assert "Profile quick: 18 lines, nothing missing." in done.stdout
-    keys = [line.key for line in ResultStore(file)]
-    assert keys[: len(kept)] == kept
-    assert sorted(keys) == sorted(experiment.key(cell, "quick") for cell in experiment.cells("quick"))
-    deadline = time.monotonic() + 30
-    while left := [command for command in all_commands() if place in command]:
-        assert time.monotonic() < deadline, left
-        time.sleep(0.5)
-
-
-def all_commands():
-    listed = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True)
-    return listed.stdout.splitlines()
