@@ -1,4 +1,4 @@
-"""The generator: what it makes follows the target, and its latents matter."""
+"""`Generator` and its training."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ def test_shape_and_range():
     assert sum(layer.out_features for layer in Generator((784,)).layers[::2]) == 128 + 256 + 512 + 1024 + 784
 
 
-def test_layers_of_ones_own():
+def test_custom_layers():
     layers = torch.nn.Sequential(torch.nn.Unflatten(1, (1, 2, 2)), torch.nn.ConvTranspose2d(1, 1, 2, 2))
     g = Generator((4, 4), 3, layers=torch.nn.Sequential(*layers, torch.nn.Flatten()), output="sigmoid")
     x = g.sample(torch.zeros(5, 1))
@@ -25,7 +25,7 @@ def test_layers_of_ones_own():
     assert g.sample(torch.zeros(5, 1)).shape == (5, 4, 4)
 
 
-def test_clipped_values_are_exact_and_can_still_learn():
+def test_clipped_output_has_gradients():
     g = Generator((4,), 2, (8,), output="clipped")
     torch.nn.init.zeros_(g.layers[-1].weight)
     g.layers[-1].bias.data = torch.tensor([-9.0, 9.0, 0.0, -3.5])
@@ -35,7 +35,7 @@ def test_clipped_values_are_exact_and_can_still_learn():
     assert (g.layers[-1].bias.grad > 0.0).all()
 
 
-def test_latents_are_uniform_on_the_cube():
+def test_random_latents_are_uniform():
     z = uniform(4000, 3, 1)
     assert z.min() >= -1.0 and z.max() <= 1.0
     np.testing.assert_allclose(z.var(0), 1.0 / 3.0, atol=0.02)
@@ -52,7 +52,7 @@ def line():
 
 
 @pytest.mark.parametrize("adversarial", [0.0, 0.1])
-def test_what_is_made_follows_the_target_and_varies_as_the_data_do(adversarial, line):
+def test_generated_inputs_follow_target_and_spread_of_data(adversarial, line):
     x, y = line
     torch.manual_seed(0)
     g = Generator((2,), 2, (32, 32))
@@ -61,13 +61,13 @@ def test_what_is_made_follows_the_target_and_varies_as_the_data_do(adversarial, 
     )
     assert len(history.losses) == 25 and not g.training
     targets = torch.linspace(-1.5, 1.5, 500)[:, None]
-    made = g.sample(targets, seed=1)
-    assert (made.mean(1) - targets[:, 0]).abs().mean() < 0.15
-    spread = float((made[:, 0] - made[:, 1]).std())
-    assert 0.4 < spread < 0.75, "that of the data is 2 / √12 = 0.577"
+    generated = g.sample(targets, seed=1)
+    assert (generated.mean(1) - targets[:, 0]).abs().mean() < 0.15
+    spread = float((generated[:, 0] - generated[:, 1]).std())
+    assert 0.4 < spread < 0.75  # that of the data is 2 / √12 = 0.577
 
 
-def test_a_critic_of_ones_own_is_trained(line):
+def test_custom_critic_is_trained(line):
     class Critic(torch.nn.Module):
         def __init__(self):
             super().__init__()
@@ -81,50 +81,50 @@ def test_a_critic_of_ones_own_is_trained(line):
     x, y = line
     critic = Critic()
     before = critic.layer.weight.detach().clone()
-    words = {"recipe": Recipe(epochs=1), "hidden": (8,), "critic": critic}
-    fit_generator(Generator((2, 1), 2, (8,)), x[:200, :, None], y[:200], **words)
+    options = {"recipe": Recipe(epochs=1), "hidden": (8,), "critic": critic}
+    fit_generator(Generator((2, 1), 2, (8,)), x[:200, :, None], y[:200], **options)
     assert critic.shapes == {((2, 1), (1,))} and not torch.equal(critic.layer.weight, before)
 
 
-def test_training_repeats_itself_and_leaves_the_random_state(line):
+def test_training_is_repeatable(line):
     x, y = line
-    made = []
+    generated = []
     for _ in range(2):
         torch.manual_seed(5)
         g = Generator((2,), 2, (8,))
         state = torch.random.get_rng_state()
         fit_generator(g, x[:200], y[:200, 0], Recipe(epochs=2, seed=3))
         assert torch.equal(torch.random.get_rng_state(), state)
-        made.append(g.sample(y[:10]))
-    assert torch.equal(*made)
+        generated.append(g.sample(y[:10]))
+    assert torch.equal(*generated)
 
 
 @pytest.mark.parametrize(
-    ("change", "complaint"),
+    ("change", "message"),
     [
-        ({"x": torch.zeros(0, 2), "y": torch.zeros(0, 1)}, "the training range holds no inputs"),
-        ({"x": torch.zeros(5, 3)}, r"makes inputs of shape \(2,\), but x has \(3,\)"),
+        ({"x": torch.zeros(0, 2), "y": torch.zeros(0, 1)}, "no inputs to train on"),
+        ({"x": torch.zeros(5, 3)}, r"returns inputs of shape \(2,\), but x has \(3,\)"),
         ({"y": torch.zeros(4, 1)}, r"one number for each of 5 inputs, got \(4, 1\)"),
         ({"y": torch.full((5, 1), torch.nan)}, "x and y must be finite"),
         ({"x": torch.full((5, 2), torch.inf)}, "x and y must be finite"),
-        ({"x": torch.full((5, 2), 1.5)}, r"makes inputs in \[0, 1\], but x is not"),
+        ({"x": torch.full((5, 2), 1.5)}, r"returns inputs in \[0, 1\], but x is not"),
         ({"adversarial": -1.0}, "adversarial must not be negative, got -1.0"),
     ],
 )
-def test_bad_data(change, complaint):
-    words = {"x": torch.zeros(5, 2), "y": torch.zeros(5, 1), "recipe": Recipe(epochs=1), **change}
-    with pytest.raises(ValueError, match=complaint):
-        fit_generator(Generator((2,), 2, (8,), output="sigmoid"), **words)
+def test_invalid_data(change, message):
+    options = {"x": torch.zeros(5, 2), "y": torch.zeros(5, 1), "recipe": Recipe(epochs=1), **change}
+    with pytest.raises(ValueError, match=message):
+        fit_generator(Generator((2,), 2, (8,), output="sigmoid"), **options)
 
 
 @pytest.mark.parametrize(
-    ("words", "complaint"),
+    ("options", "message"),
     [
         ({"shape": ()}, "shape must be that of one input"),
         ({"n_latent": 0}, "n_latent must be at least 1, got 0"),
         ({"output": "tanh"}, r"output must be one of \['linear', 'sigmoid', 'clipped'\], got 'tanh'"),
     ],
 )
-def test_bad_words(words, complaint):
-    with pytest.raises(ValueError, match=complaint):
-        Generator(**{"shape": (2,), **words})
+def test_invalid_parameters(options, message):
+    with pytest.raises(ValueError, match=message):
+        Generator(**{"shape": (2,), **options})

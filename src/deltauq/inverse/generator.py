@@ -1,4 +1,4 @@
-"""A conditional generator: inputs for a target, one for every point of a cube of latents."""
+"""A conditional generator: inputs for a target and latents."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ Generate = Callable[[Tensor, Tensor], Tensor]
 
 OUTPUTS = ("linear", "sigmoid", "clipped")
 MARGIN = 0.05
-"""How far a clipped sigmoid reaches below 0 and above 1 before it is clipped."""
+"""How far a clipped sigmoid extends below 0 and above 1 before it is clipped."""
 
 
 class Generator(nn.Module):
-    """The paper's inverse model: a network that turns a target y and latents z into an input.
+    """The paper's inverse model: a network that maps a target y and latents z to an input.
 
     Parameters
     ----------
     shape : sequence of int
-        Of one input.
+        Shape of one input.
     n_latent : int, default=100
-        Latents, whose prior is uniform on [-1, 1].
+        Number of latents. Their prior is uniform on [-1, 1].
     hidden : sequence of int, default=(128, 256, 512, 1024)
-        Of the perceptron, the paper's by default.
+        Widths of the hidden layers of the perceptron, by default the paper's.
     layers : Module, optional
-        A network in place of the perceptron, which gives the values of inputs, of shape (n, values), for
-        targets and latents side by side, of shape (n, 1 + n_latent).
+        A network instead of the perceptron. It maps targets and latents side by side, of shape
+        (n, 1 + n_latent), to the values of inputs, of shape (n, number of values).
     output : {"linear", "sigmoid", "clipped"}
-        "sigmoid" for inputs in [0, 1]; "clipped" for those of which many are exactly 0 or 1, such as pixels:
-        a sigmoid that reaches a little beyond both and is clipped.
+        "sigmoid": for inputs in [0, 1]. "clipped": for inputs with many values of exactly 0 or 1, such as
+        pixels; a sigmoid that extends a little beyond both and is clipped.
     """
 
     def __init__(
@@ -61,37 +61,34 @@ class Generator(nn.Module):
         if self.output != "linear":
             outputs = outputs.sigmoid()
         if self.output == "clipped":
-            outputs = _clipped((1.0 + 2.0 * MARGIN) * outputs - MARGIN)
+            wide = (1.0 + 2.0 * MARGIN) * outputs - MARGIN
+            # The gradient is that of the unclipped values, so that a wrongly clipped one can still learn.
+            outputs = wide + (wide.clamp(0.0, 1.0) - wide).detach()
         return outputs.unflatten(1, self.shape)
 
     @torch.no_grad()
     def sample(self, y: Tensor, seed: int = 0) -> Tensor:
-        """Return inputs of shape (n, *shape) for standardised targets of shape (n, 1), latents at random."""
+        """Return inputs of shape (n, *shape) for standardised targets of shape (n, 1) and random latents."""
         return self(y, uniform(len(y), self.n_latent, seed).to(y))
 
 
-def _clipped(x: Tensor) -> Tensor:
-    """Return x clipped to [0, 1], with the slope of x: a value that is clipped wrongly can still learn."""
-    return x + (x.clamp(0.0, 1.0) - x).detach()
-
-
 def uniform(n: int, d: int, seed: int) -> Tensor:
-    """Return n points of the cube [-1, 1]^d; the same ones on every device."""
+    """Return n random points of the cube [-1, 1]^d, the same on every device."""
     return 2.0 * torch.rand(n, d, generator=torch.Generator().manual_seed(seed)) - 1.0
 
 
 def latent_size(g: Any, n_latent: int | None) -> int:
-    """Return how many latents a generator takes, as it says itself or is said here."""
+    """Return the number of latents of a generator: `n_latent`, or by default ``g.n_latent``."""
     d = getattr(g, "n_latent", None) if n_latent is None else n_latent
     if d is None:
-        raise ValueError("g does not say how many latents it takes: give n_latent.")
+        raise ValueError("g has no attribute n_latent: give n_latent.")
     if not (isinstance(d, int) and d >= 1):
         raise ValueError(f"n_latent must be an integer of at least 1, got {d!r}.")
     return d
 
 
-def numbers_of(*models: Any) -> dict[str, Any]:
-    """Return device and dtype of the first model that has weights: those of the CPU's floats if none has."""
+def device_and_dtype(*models: Any) -> dict[str, Any]:
+    """Return device and dtype of the first network with weights; those of a new tensor if there is none."""
     networks = (model for model in models if isinstance(model, nn.Module))
     weights = (weight for net in networks for weight in net.parameters() if weight.is_floating_point())
     first = next(weights, torch.empty(0))
