@@ -156,7 +156,11 @@ TABLES_TO_PREDICT = {
     "kept twice": (lambda t: t, ["--keep", "town", "--keep", "town"], "kept twice"),
     "kept under a taken name": (lambda t: t.assign(std=1), ["--keep", "std"], '"std" cannot be kept'),
     "coverage of two": (lambda t: t, ["--coverage", "2"], "between 0 and 1"),
-    "coverage that cannot be promised": (lambda t: t, ["--coverage", "0.99"], "cannot be promised from 30"),
+    "coverage that takes more held-out rows": (
+        lambda t: t,
+        ["--coverage", "0.99"],
+        "takes more than 30 held-out rows",
+    ),
 }
 
 

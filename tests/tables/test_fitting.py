@@ -9,7 +9,7 @@ from sklearn.linear_model import BayesianRidge
 
 from deltauq.tables import TableError, fit
 from deltauq.tables.model import error_std
-from deltauq.tables.model_selection import DELTAS, MOST_ROWS, _narrowest
+from deltauq.tables.model_selection import MAX_ROWS
 
 
 def test_the_columns_of_a_regression(regression, mixed):
@@ -24,7 +24,7 @@ def test_the_columns_of_a_regression(regression, mixed):
 def test_no_more_anchors_than_rows(mixed):
     model = fit(mixed[["area", "rooms", "price"]], "price", model="linear", n_anchors=10**8)
     assert len(model.fitted.model.anchors_) == 180
-    assert "Of 100,000,000 anchors, 180 are used: the rows trained on." in model.report["notes"]
+    assert "Of 100,000,000 anchors, 180 are used: the number of training rows." in model.report["notes"]
 
 
 def test_the_columns_of_classes(classification, mixed):
@@ -105,7 +105,7 @@ def test_it_is_said_how_many_rows_were_cross_validated_on():
     rng = np.random.default_rng(0)
     table = pd.DataFrame({"a": rng.normal(size=1600)}).assign(y=lambda frame: frame.a)
     report = fit(table, "y", model="linear").report
-    assert (report["rows"], report["cross_validation"]) == (1200, {"folds": 3, "rows": MOST_ROWS})
+    assert (report["rows"], report["cross_validation"]) == (1200, {"folds": 3, "rows": MAX_ROWS})
 
 
 def test_the_unit_of_the_target_does_not_matter(mixed, regression):
@@ -129,19 +129,10 @@ def test_both_errors_are_told_and_the_smaller_decides(regression, mixed):
         assert hasattr(model.fitted.model, "center_") == (center == "estimator")
 
 
-def test_delta_is_large_where_std_says_nothing_and_small_where_it_is_all():
-    rng = np.random.default_rng(0)
-    std = rng.uniform(0.1, 2.0, 20_000)
-    noise = np.abs(rng.normal(size=20_000))
-    assert _narrowest(noise, std, 0.9) == DELTAS[0]
-    # Narrowest on average is not quite proportional to σ: a little of the sure rows' width is spared.
-    assert _narrowest(noise * std, std, 0.9) <= 0.3
-
-
 @pytest.mark.parametrize("anchors", ["data", "kmeans"])
 def test_kmeans_ships_no_row(anchors, mixed):
     model = fit(mixed.drop(columns="size"), "price", model="tree", anchors=anchors)
-    rows = {row.tobytes() for row in model._numbers(model.schema.read(mixed))}
+    rows = {row.tobytes() for row in model.encode(model.schema.read(mixed))}
     shipped = [
         row.tobytes() in rows for row in np.vstack([model.fitted.model.anchors_, model.fitted.reference])
     ]

@@ -358,7 +358,7 @@ def test_models_of_several_parts_come_back_the_same(target, base, mixed, tmp_pat
 
 def test_a_coverage_that_held_out_rows_cannot_promise_is_refused(mixed):
     model = fit(mixed, "price", model="tree")
-    with pytest.raises(TableError, match="cannot be promised"):
+    with pytest.raises(TableError, match="held-out rows"):
         model.predict(mixed, coverage=0.999)
     with pytest.raises(TableError, match="between 0 and 1"):
         model.predict(mixed, coverage=1.5)

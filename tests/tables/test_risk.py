@@ -64,7 +64,7 @@ def test_few_rows_like_those_held_out_have_a_high_risk(n, names, ties):
 
     high, raised = [], []
     for _ in range(300):
-        levels = RiskScale.measure(draw(n)).levels(draw(200))
+        levels = RiskScale.from_held_out(draw(n)).levels(draw(200))
         high.append(np.mean(levels == "high"))
         raised.append(np.mean(levels != "low"))
     # The bounds hold on average over held-out rows; four standard errors are left.
@@ -100,6 +100,6 @@ def test_far_away_is_riskier():
         reverse = reverse_scores(model, rows, anchors, targets)
         return {"std": model.posterior(rows).std, "reverse": reverse}
 
-    scale = RiskScale.measure(measure(X[150:]))
+    scale = RiskScale.from_held_out(measure(X[150:]))
     near, far = (scale.levels(measure(rows)) for rows in (X[150:], X[150:] + 3.0))
     assert set(far) == {"high"} and np.mean(near == "high") <= 0.05

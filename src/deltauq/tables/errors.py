@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import traceback
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 from importlib import import_module
 from types import ModuleType
@@ -31,6 +33,27 @@ class TableError(_OneLineError):
 
 class ModelFolderError(_OneLineError):
     """A folder is no whole model folder, or one that must not or cannot be read here."""
+
+
+@contextmanager
+def model_errors(what: str) -> Iterator[None]:
+    """Raise a `TableError` for an error that scikit-learn, or another package with a model, raises.
+
+    An error raised by code of this package is a bug, not a fault of the table: it passes unchanged.
+
+    Parameters
+    ----------
+    what : str
+        The beginning of the message.
+    """
+    try:
+        yield
+    except (ValueError, IndexError, ArithmeticError) as error:
+        *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+        if frame.f_globals.get("__name__", "").partition(".")[0] == "deltauq":
+            raise
+        reason = str(error).strip().partition("\n")[0].rstrip(".")
+        raise TableError(f"{what}: {reason}.") from error
 
 
 def require_pandas() -> ModuleType:

@@ -1,38 +1,34 @@
-"""`fit`: from a table to a model of one of its columns."""
+"""`fit`: from a table to a calibrated model of one of its columns."""
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.model_selection import train_test_split
 
-from deltauq.calibration import ConformalClassifier, ConformalRegressor
+from deltauq.calibration.conformal import classification_scores, conformal_quantile, regression_scores
 from deltauq.calibration.scaling import permuted_features
-from deltauq.core import Posterior
 from deltauq.core.anchors import PRIORS
 from deltauq.estimators import AnchoredClassifier, AnchoredRegressor
 from deltauq.tables.base_models import ROW_KEEPERS, UNIT_FREE, BaseModel, build_base_model
 from deltauq.tables.errors import TableError
 from deltauq.tables.model import (
     Fitted,
-    Given,
     RiskScale,
     TableModel,
     anchor_targets,
     error_probability,
     reverse_scores,
 )
-from deltauq.tables.model_selection import CENTERS, FOLDS, Choice, Settings, choose, typical_of
+from deltauq.tables.model_selection import CENTERS, FOLDS, fit_anchored, select_center, typical_sigma
 from deltauq.tables.preprocessing import (
-    MOST_FINGERPRINTS,
+    MAX_FINGERPRINTS,
     TrainingTable,
     build_preprocessor,
+    encode,
     load_table,
     row_fingerprints,
     table_sha256,
@@ -40,13 +36,12 @@ from deltauq.tables.preprocessing import (
 from deltauq.tables.schema import REGRESSION
 
 HELD_OUT = 0.25
-"""The share of rows that calibrate."""
+"""The share of rows that are held out for calibration."""
 MIN_ROWS = 10
-"""Fewer rows are not trained on."""
+"""The smallest number of rows to train on."""
 N_ANCHORS = 20
 ROWS_AS_ANCHORS = ("data", "balanced")
 """Priors whose anchors are rows of the training table."""
-Progress = Callable[[int, int], None]
 
 
 def fit(
@@ -66,47 +61,52 @@ def fit(
     encoding: str = "utf-8",
     random_state: int = 0,
     n_jobs: int | None = None,
-    progress: Progress | None = None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> TableModel:
-    """Fit an anchored model to a table, and calibrate it on a part of the rows.
+    """Fit an anchored model to a table, and calibrate it with a part of the rows.
 
-    Gaps are filled, dates become days and words become columns before anchoring. A quarter of the rows is
-    held out: it calibrates intervals or sets by split conformal prediction, and the levels of risk.
+    Missing values are imputed, dates become days, and categories become columns before anchoring. A quarter
+    of the rows is held out to calibrate intervals or sets (split conformal prediction) and levels of risk.
 
     Parameters
     ----------
-    table : path, pandas DataFrame, or anything that speaks Arrow
-        A path names a CSV (possibly packed), Parquet or Arrow file.
+    table : path, pandas DataFrame, or any data frame with the Arrow interface
+        A path names a CSV (possibly compressed), Parquet or Arrow file.
     target : str
         The column to predict.
     task : {"auto", "regression", "classification"}, default="auto"
+        "auto" is classification for categories, flags and at most ten different whole numbers.
     model : {"forest", "boosting", "svm", "knn", "mlp", "tree", "linear"} or estimator, default="forest"
+        The base model, by name or as a scikit-learn estimator.
     coverage : float, default=0.9
-        The share of targets that intervals or sets are to hold.
+        Default nominal coverage of intervals or sets.
     center : {"auto", "anchored", "estimator"}, default="auto"
-        What is predicted: the mean over anchors, or the plain model fitted beside it. "auto" takes the
-        one with the smaller error in cross-validation.
+        The prediction: the mean over anchors, or that of the plain model, which is fitted as well. "auto"
+        selects the one with the smaller error in cross-validation.
     anchors : {"data", "normal", "balanced", "kmeans"}, default="data"
-        The prior P(R). Anchors are part of the model: those of "data" and "balanced" are rows of the table.
+        The prior of the anchors, which are stored with the model. Anchors of "data" and "balanced" are rows
+        of the table.
     n_anchors : int, default=20
-        K, but no more than there are rows to train on.
+        Number of anchors to predict with, K; at most the number of training rows.
     n_train_anchors : int, "auto" or "quick", default="quick"
-        M. "auto" is that of `AnchoredRegressor`; "quick" makes a tenth of its pairs, but for forests.
+        Number of training anchors, M. "auto" is as in `AnchoredRegressor`; "quick" makes a tenth of its
+        pairs, except for forests.
     max_rows : int, optional
-        Of more rows, as many are drawn at random.
+        The largest number of rows to use. Larger tables are sampled at random.
     date_format : str, optional
         The format of dates in text, as for `datetime.strptime`, such as "%d/%m/%Y". ISO 8601, days before
-        months with points (31.12.2024), and what can be read in one way only are recognised without it.
+        months with points (31.12.2024), and unambiguous formats are recognised without it.
     decimal : {".", ","}, optional
-        The decimal mark of numbers in text that can be read in two ways, such as 1,250. Others, such as
-        2.450,00, are recognised without it.
+        The decimal mark of ambiguous numbers in text, such as 1,250. Others, such as 2.450,00, are
+        recognised without it.
     encoding : str, default="utf-8"
-        Of a CSV file.
+        The encoding of a CSV file.
     random_state : int, default=0
+        Random seed.
     n_jobs : int, optional
-        Threads.
+        Number of threads.
     progress : callable, optional
-        Called with the steps done and the steps there are.
+        Called with the number of finished steps and of all steps.
 
     Returns
     -------
@@ -121,112 +121,100 @@ def fit(
     >>> list(model.predict(table[300:]).columns)
     ['prediction', 'std', 'lower', 'upper', 'risk']
     """
-    _check_words(model, coverage, center, anchors)
-    target = str(target)
-    data = load_table(
-        table,
-        target,
-        task,
-        max_rows,
-        random_state,
-        date_format=date_format,
-        decimal=decimal,
-        encoding=encoding,
-    )
-    base = build_base_model(BaseModel(model), data.task) if isinstance(model, str) else model
+    _check_parameters(model, coverage, center, anchors)
+    target, steps_done = str(target), 0
+    formats: dict[str, Any] = {"date_format": date_format, "decimal": decimal, "encoding": encoding}
+    data = load_table(table, target, task, max_rows, random_state, **formats)
+    base = build_base_model(BaseModel(model), data.task) if isinstance(model, str) else clone(model)
     if "n_jobs" in base.get_params():
-        base = clone(base).set_params(n_jobs=n_jobs)
-    settings = Settings(base, data.task, anchors, n_anchors, n_train_anchors, random_state, n_jobs)
-    steps = _Steps(progress, 2 * FOLDS + 2)
-    with warnings.catch_warnings(), _told_of_the_table(model):
-        # Of networks that might have gained by more epochs, and of words that a fold has not met.
-        warnings.simplefilter("ignore")
-        rows = _part(
-            data, build_preprocessor(data.schema, scaled=model not in list(UNIT_FREE)), coverage, random_state
+        base.set_params(n_jobs=n_jobs)
+
+    def done() -> None:
+        nonlocal steps_done
+        steps_done += 1
+        if progress is not None:
+            progress(steps_done, 2 * FOLDS + 2)
+
+    is_regression = data.task == REGRESSION
+    train, held = _hold_out(data, coverage, random_state)
+    columns = build_preprocessor(data.schema, scaled=model not in list(UNIT_FREE)).fit(data.X.iloc[train])
+    X = encode(columns, data.X)
+    middle, unit = _mean_and_std(data.y[train]) if is_regression else (0.0, 1.0)
+    y = (data.y - middle) / unit if is_regression else data.y
+    if n_anchors > len(train):
+        data.notes.append(f"Of {n_anchors:,} anchors, {len(train):,} are used: the number of training rows.")
+    anchored = (AnchoredRegressor if is_regression else AnchoredClassifier)(
+        base,
+        n_anchors=min(n_anchors, len(train)),
+        n_train_anchors=n_train_anchors,
+        anchors=anchors,
+        random_state=random_state,
+        n_jobs=n_jobs,
+    )
+    selection = select_center(anchored, X[train], y[train], center, done)
+    anchored = fit_anchored(anchored, selection.center, X[train], y[train])
+    done()
+    fitted: dict[str, np.ndarray] = {}
+    delta, widths = 0.0, {}
+    if is_regression:
+        # δ is not computed from the held-out rows: their scores would differ from those of new rows.
+        probes = permuted_features(X[train], np.random.default_rng(random_state))
+        delta = selection.delta * typical_sigma(anchored, probes)
+        posterior = anchored.posterior(X[held])
+        mean, std = posterior.mean, posterior.std
+        fitted["scores"] = regression_scores(y[held], mean, std, delta)
+        fitted["reference"] = np.unique(anchored.anchors_, axis=0)
+        fitted["reference_targets"] = anchor_targets(
+            fitted["reference"], X[train], y[train], averaged=anchors not in ROWS_AS_ANCHORS
         )
-        if n_anchors > len(rows.X):
-            settings = replace(settings, n_anchors=len(rows.X))
-            data.notes.append(f"Of {n_anchors:,} anchors, {len(rows.X):,} are used: the rows trained on.")
-        choice = choose(settings, rows.X, rows.y, center, coverage, steps.done)
-        anchored = settings.anchored(choice.center, len(rows.X)).fit(rows.X, rows.y)
-        steps.done()
-        finish = _finish_regression if data.task == REGRESSION else _finish_classes
-        learnt, parts, widths = finish(anchored, rows, choice, settings, coverage)
-        steps.done()
+        reverse = reverse_scores(anchored, X[held], fitted["reference"], fitted["reference_targets"])
+        risk = RiskScale.from_held_out({"std": std, "reverse": reverse})
+        half = conformal_quantile(fitted["scores"], coverage) * np.mean(std + delta)
+        constant_half = conformal_quantile(np.abs(y[held] - mean), coverage)
+        widths = {"width": float(2 * half * unit), "constant_width": float(2 * constant_half * unit)}
+    else:
+        proba = anchored.predict_proba(X[held])
+        fitted["scores"] = classification_scores(y[held], proba, anchored.classes_)
+        risk = RiskScale.from_held_out({"error_probability": error_probability(proba)})
+    done()
     fingerprints = row_fingerprints(data.X, data.y)
     holds_rows = anchors in ROWS_AS_ANCHORS or model in ROW_KEEPERS or not isinstance(model, str)
-    if holds_rows and len(fingerprints) <= MOST_FINGERPRINTS:
-        learnt["fingerprints"] = np.sort(fingerprints)
+    if holds_rows and len(fingerprints) <= MAX_FINGERPRINTS:
+        fitted["fingerprints"] = np.sort(fingerprints)
     report = {
-        "rows": len(rows.X),
-        "held_out": len(rows.held_X),
-        "model": _name(model),
-        "center": choice.center,
-        "center_errors": {word: error * rows.unit for word, error in choice.errors.items()},
-        "cross_validation": {"folds": FOLDS, "rows": choice.rows},
+        "rows": len(train),
+        "held_out": len(held),
+        "model": model if isinstance(model, str) else type(model).__name__,
+        "center": selection.center,
+        "center_errors": {name: error * unit for name, error in selection.errors.items()},
+        "cross_validation": {"folds": FOLDS, "rows": selection.rows},
         "anchors": anchors,
         "n_anchors": len(np.unique(anchored.anchors_, axis=0)),
         "holds_rows": holds_rows,
         "sha256": table_sha256(fingerprints),
         "notes": data.notes,
-        **{name: width * rows.unit for name, width in widths.items()},
+        **widths,
     }
     return TableModel(
         target=target,
         task=data.task,
         schema=data.schema,
         coverage=coverage,
-        fitted=Fitted(rows.columns, anchored, **learnt),
-        center=rows.middle,
-        unit=rows.unit,
+        fitted=Fitted(columns, anchored, **fitted),
+        risk=risk,
+        center=middle,
+        unit=unit,
+        delta=delta,
         labels=data.labels,
         origin=data.origin,
         target_format=data.target_format,
         report=report,
-        **parts,
     )
 
 
-@dataclass(frozen=True)
-class _Rows:
-    """The rows as numbers, parted into those that train and those that calibrate.
-
-    Attributes
-    ----------
-    columns : ColumnTransformer
-        Fitted on the former.
-    X, y : arrays of shape (n, d) and (n,)
-        Targets of a regression are in units of `unit` from `middle`.
-    held_X, held_y : arrays of shape (m, d) and (m,)
-    middle, unit : float
-    """
-
-    columns: Any
-    X: np.ndarray
-    y: np.ndarray
-    held_X: np.ndarray
-    held_y: np.ndarray
-    middle: float
-    unit: float
-
-
-class _Steps:
-    """Counts steps, and tells whoever wants to know."""
-
-    def __init__(self, progress: Progress | None, total: int) -> None:
-        self._progress, self._total, self._count = progress, total, 0
-
-    def done(self) -> None:
-        """Count one more."""
-        self._count += 1
-        if self._progress is not None:
-            self._progress(self._count, self._total)
-
-
-def _check_words(model: Any, coverage: float, center: str, anchors: str) -> None:
-    """Refuse words that mean nothing, before anything is read."""
+def _check_parameters(model: Any, coverage: float, center: str, anchors: str) -> None:
     if isinstance(model, str) and model not in list(BaseModel):
-        raise ValueError(f"model must be one of {[str(word) for word in BaseModel]}, got {model!r}.")
+        raise ValueError(f"model must be one of {[str(name) for name in BaseModel]}, got {model!r}.")
     if not 0.0 < coverage < 1.0:
         raise ValueError(f"coverage must lie between 0 and 1, got {coverage!r}.")
     for name, value, choices in (("center", center, ("auto", *CENTERS)), ("anchors", anchors, (*PRIORS,))):
@@ -234,33 +222,8 @@ def _check_words(model: Any, coverage: float, center: str, anchors: str) -> None
             raise ValueError(f"{name} must be one of {list(choices)}, got {value!r}.")
 
 
-@contextmanager
-def _told_of_the_table(model: Any) -> Iterator[None]:
-    """Turn what a model says of rows that it cannot be fitted to into `TableError`."""
-    try:
-        yield
-    except TableError:
-        raise
-    except ValueError as error:
-        said = str(error).splitlines()[0].rstrip(".")
-        raise TableError(f"a {_name(model)} model cannot be fitted to this table: {said}.") from error
-
-
-def _name(model: Any) -> str:
-    return model if isinstance(model, str) else type(model).__name__
-
-
-def _part(data: TrainingTable, columns: Any, coverage: float, seed: int) -> _Rows:
-    """Fit the preprocessing to three quarters of the rows, and apply it to all."""
-    train, held = _hold_out(data, coverage, seed)
-    X = np.asarray(columns.fit(data.X.iloc[train]).transform(data.X), dtype=np.float64)
-    middle, unit = _unit(data, train)
-    y = data.y if data.task != REGRESSION else (data.y - middle) / unit
-    return _Rows(columns, X[train], y[train], X[held], y[held], middle, unit)
-
-
 def _hold_out(data: TrainingTable, coverage: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the rows to train on and those that calibrate, in their order in the table."""
+    """Return the rows to train on and the rows for calibration, in their order in the table."""
     n = len(data.y)
     n_held = int(np.ceil(HELD_OUT * n))
     needed = int(np.ceil(coverage / (1.0 - coverage) - 1e-9))
@@ -279,56 +242,10 @@ def _hold_out(data: TrainingTable, coverage: float, seed: int) -> tuple[np.ndarr
     return np.sort(train), np.sort(held)
 
 
-def _unit(data: TrainingTable, train: np.ndarray) -> tuple[float, float]:
-    """Return the mean and the standard deviation of the training targets.
+def _mean_and_std(y: np.ndarray) -> tuple[float, float]:
+    """Return the mean and the standard deviation of targets, which svm and mlp need near 0 and 1.
 
-    Support vector machines and networks need a target of about unit size; to the others it is all one.
-    Divided by the largest first, so that no square leaves the range of numbers.
+    The targets are divided by the largest first, so that their squares do not overflow.
     """
-    if data.task != REGRESSION:
-        return 0.0, 1.0
-    y = data.y[train]
     largest = float(np.abs(y).max()) or 1.0
     return largest * float(np.mean(y / largest)), largest * float(np.std(y / largest)) or 1.0
-
-
-def _finish_regression(
-    model: AnchoredRegressor, rows: _Rows, choice: Choice, settings: Settings, coverage: float
-) -> tuple[dict[str, Any], dict[str, Any], dict[str, float]]:
-    """Return what held-out rows say of intervals and of risk: for `Fitted`, for `TableModel`, and widths."""
-    posterior = model.posterior(rows.held_X)
-    # δ must not look at the held-out rows: their scores would differ in kind from a new row's.
-    delta = choice.delta * typical_of(model, permuted_features(rows.X, np.random.default_rng(settings.seed)))
-    conformal = ConformalRegressor(Given(), delta=delta).conformalize(posterior, rows.held_y)
-    lower, upper = conformal.predict_interval(posterior, coverage)
-    reference = np.unique(model.anchors_, axis=0)
-    averaged = settings.anchors not in ROWS_AS_ANCHORS
-    targets = anchor_targets(reference, rows.X, rows.y, averaged)
-    reverse = reverse_scores(model, rows.held_X, reference, targets)
-    return (
-        {"scores": conformal.scores_, "reference": reference, "reference_targets": targets},
-        {"delta": delta, "risk": RiskScale.measure({"std": posterior.std, "reverse": reverse})},
-        {
-            "width": float(np.mean(upper - lower)),
-            "constant_width": _constant_width(posterior, rows.held_y, coverage),
-        },
-    )
-
-
-def _finish_classes(
-    model: AnchoredClassifier, rows: _Rows, choice: Choice, settings: Settings, coverage: float
-) -> tuple[dict[str, Any], dict[str, Any], dict[str, float]]:
-    """Return what held-out rows say of sets, in the form of `_finish_regression`."""
-    conformal = ConformalClassifier(Given(model.classes_))
-    proba = model.predict_proba(rows.held_X)
-    conformal.conformalize(proba, rows.held_y)
-    risk = RiskScale.measure({"error_probability": error_probability(proba)})
-    return {"scores": conformal.scores_}, {"risk": risk}, {}
-
-
-def _constant_width(posterior: Posterior, y: np.ndarray, coverage: float) -> float:
-    """Return how wide intervals would be if σ were ignored."""
-    alike = Posterior(posterior.mean, np.zeros_like(posterior.mean))
-    conformal = ConformalRegressor(Given(), delta=1.0).conformalize(alike, y)
-    lower, upper = conformal.predict_interval(alike, coverage)
-    return float(np.mean(upper - lower))

@@ -345,7 +345,7 @@ def _check_scores(parts: dict[str, Any]) -> None:
 def _try_out(model: TableModel) -> None:
     """Predict a row of missing values: parts that do not fit each other fail now and not later."""
     empty = {column.name: ["" if column.kind == CATEGORY else np.nan] for column in model.schema.columns}
-    columns = model.dated(model.predict_columns(require_pandas().DataFrame(empty)))
+    columns = model.decode_dates(model.predict_columns(require_pandas().DataFrame(empty)))
     if model.task == REGRESSION and not columns["lower"][0] <= columns["upper"][0]:
         raise ValueError("its intervals have no width")
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import binom
 
-from deltauq.core import Posterior
+from deltauq.calibration.conformal import conformal_quantile
 from deltauq.metrics import (
     accuracy,
     auroc,
@@ -243,9 +243,7 @@ def _error_metrics(y: np.ndarray, mean: np.ndarray, std: np.ndarray, unit: float
 
 def reach(model: TableModel, level: float) -> float:
     """Return how far to either side intervals of a level reach, in units of σ + δ."""
-    # The interval of a row with the mean 0 and a σ of 1.
-    _, upper = model.conformal.predict_interval(Posterior(np.zeros(1), np.ones(1)), level)
-    return float(upper[0] / (1.0 + model.delta))
+    return float(conformal_quantile(model.fitted.scores, level))
 
 
 def _coverage_curve(model: TableModel, error: np.ndarray, std: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -1,11 +1,9 @@
-"""`TableModel`: an anchored model over a table, with intervals or sets that keep their promise."""
+"""`TableModel`: an anchored model of one column of a table, with intervals or sets and levels of risk."""
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
@@ -14,10 +12,11 @@ from scipy.special import ndtri
 from sklearn.metrics import pairwise_distances_argmin
 
 from deltauq.calibration import ConformalClassifier, ConformalRegressor
-from deltauq.core import Posterior
+from deltauq.calibration.conformal import conformal_quantile
 from deltauq.estimators import AnchoredClassifier, AnchoredRegressor
-from deltauq.tables.errors import TableError, require_pandas
+from deltauq.tables.errors import TableError, model_errors, require_pandas
 from deltauq.tables.io import read_frame
+from deltauq.tables.preprocessing import encode
 from deltauq.tables.schema import REGRESSION, Schema, dates
 from deltauq.tables.text_parsing import check_formats
 from deltauq.utils.formatting import short_repr
@@ -29,7 +28,7 @@ STD_LEVEL = 0.9
 """`std` is the half-width of intervals of this coverage over that of a standard normal distribution."""
 RISK_LEVELS = ("low", "moderate", "high")
 RISK_SHARES = (0.20, 0.05)
-"""At most so many of the rows like the training data are of moderate or high, and of high risk."""
+"""Of rows like the training data, at most these shares have a moderate or high, and a high risk."""
 SECOND_SHARE = 5
 """One in so many of these rows is for the second of two measures: the first one ranks errors better."""
 ROWS_PER_CALL = 16_384
@@ -42,30 +41,25 @@ class RiskScale:
     Attributes
     ----------
     limits : dict of str to (float, float)
-        For each measure of risk. Of a regression `std`, the spread over anchors, and `reverse`, the
-        reverse-anchoring score; of classes `error_probability`, 1 minus the probability of the predicted
-        class.
+        For each measure of risk. Regression has `std`, the spread over anchors, and `reverse`, the
+        reverse-anchoring score; classification has `error_probability`, 1 minus the probability of the
+        predicted class.
     """
 
     limits: dict[str, tuple[float, float]]
 
     @classmethod
-    def measure(cls, measures: Mapping[str, np.ndarray]) -> RiskScale:
+    def from_held_out(cls, measures: Mapping[str, np.ndarray]) -> RiskScale:
         """Return the limits that a new row exceeds with a probability of at most `RISK_SHARES`.
 
-        This is conformal prediction: of n held-out rows and a new one drawn like them, each is as likely as
-        any other to have one of the a largest values, so that the a-th largest held-out value is exceeded
-        with a probability of at most a / (n + 1). Two measures share the a rows. A limit that n is too small
-        for is the largest number there is.
+        This is conformal prediction: if n held-out rows and a new row are exchangeable, the new row exceeds
+        the a-th largest held-out value with a probability of at most a / (n + 1). Two measures share the a
+        rows. Where n is too small, the limit is the largest float.
 
         Parameters
         ----------
         measures : mapping of str to array of shape (n,)
-            Of the held-out rows; at most two.
-
-        Returns
-        -------
-        scale : RiskScale
+            Values for the held-out rows of at most two measures.
         """
         n = len(next(iter(measures.values())))
         limits: dict[str, list[float]] = {name: [] for name in measures}
@@ -77,57 +71,27 @@ class RiskScale:
         return cls({name: (moderate, high) for name, (moderate, high) in limits.items()})
 
     def levels(self, measures: Mapping[str, np.ndarray]) -> np.ndarray:
-        """Return the risk of rows, by the measure that is further beyond its limits.
-
-        Parameters
-        ----------
-        measures : mapping of str to array of shape (n,)
-
-        Returns
-        -------
-        levels : array of n strings
-            Of `RISK_LEVELS`.
-        """
+        """Return the `RISK_LEVELS` of n rows, by the measure that is further beyond its limits."""
         steps = [np.searchsorted(limits, measures[name]) for name, limits in self.limits.items()]
         return np.array(RISK_LEVELS, dtype=object)[np.max(steps, axis=0)]
 
 
-class Given:
-    """Stands where a conformal wrapper asks its model, and hands back what the model has said already.
-
-    Parameters
-    ----------
-    classes : array of shape (c,), optional
-    """
-
-    def __init__(self, classes: np.ndarray | None = None) -> None:
-        self.classes_ = classes
-
-    def posterior(self, posterior: Posterior) -> Posterior:
-        """Return the posterior that was given."""
-        return posterior
-
-    def predict_proba(self, proba: np.ndarray) -> np.ndarray:
-        """Return the probabilities that were given, of shape (n, c)."""
-        return proba
-
-
 @dataclass(frozen=True)
 class Fitted:
-    """The parts of a table model that were learnt, as they are written to a file.
+    """The fitted parts of a table model, as they are stored in its folder.
 
     Attributes
     ----------
     columns : ColumnTransformer
-        From a table that was read by the schema to numbers.
+        The preprocessing, from a table that the schema has read to numbers.
     model : AnchoredRegressor or AnchoredClassifier
-        Over those numbers; of a regression, in units of `unit`.
+        Fitted to these numbers; a regression predicts in units of `TableModel.unit`.
     scores : array of shape (n,)
-        The conformal scores of the rows held out, ascending.
+        The conformal scores of the held-out rows, ascending.
     reference, reference_targets : arrays of shape (m, d) and (m,)
-        Of a regression: the points that reverse anchoring compares with; else empty.
+        The points and targets that reverse anchoring compares with; empty for classification.
     fingerprints : uint64 array of shape (r,)
-        A hash of each row that the model was made from, ascending; empty where none are kept.
+        A hash of each row that the model was fitted to, ascending; empty where none are kept.
     """
 
     columns: Any
@@ -142,30 +106,33 @@ class Fitted:
 
 @dataclass(frozen=True)
 class TableModel:
-    """A model of one column of a table by the others, as `deltauq.tables.fit` makes it.
+    """A model of one column of a table, as `deltauq.tables.fit` returns it.
 
     Attributes
     ----------
     target : str
+        The column to predict.
     task : {"regression", "classification"}
     schema : Schema
-        The columns it was trained on.
+        The columns that the model was trained on.
     coverage : float
-        The share of targets that intervals or sets are to hold, unless asked otherwise.
+        Default nominal coverage of intervals or sets.
     fitted : Fitted
+        The fitted parts.
     risk : RiskScale
+        The limits of the levels of risk.
     center, unit : float
-        Of the target: the model predicts ``(y - center) / unit``.
+        The model predicts ``(y - center) / unit``.
     delta : float
-        Of a regression: added to σ, so that a σ of nearly zero promises no error of nearly zero.
+        Added to σ of a regression, so that a σ near zero does not claim an error near zero.
     labels : {"string", "int64", "float64", "bool"}
-        What classes are written as.
+        The type of classes in the output.
     origin : str
-        Of a date as target, the ISO timestamp that days are counted from; else empty.
+        The ISO timestamp that days are counted from if the target is a date; else empty.
     target_format : str
-        How text is read as targets, as `Column.format`.
+        The format of targets in text, as `Column.format`.
     report : dict
-        What fitting found, in plain values.
+        The results of fitting, in plain values.
     """
 
     target: str
@@ -183,10 +150,9 @@ class TableModel:
     report: dict[str, Any] = field(default_factory=dict)
 
     def __repr__(self) -> str:
-        model = self.fitted.model
         return (
             f"TableModel(target={self.target!r}, task={self.task!r}, columns={len(self.schema.columns)}, "
-            f"model={type(getattr(model, 'estimator', model)).__name__}, coverage={self.coverage})"
+            f"model={type(self.fitted.model.estimator).__name__}, coverage={self.coverage})"
         )
 
     def predict(
@@ -203,54 +169,56 @@ class TableModel:
         Parameters
         ----------
         table : path or data frame of n rows
-            With the columns of the training table; further ones are ignored.
+            With the columns of the training table; further columns are ignored.
         coverage : float, optional
-            Instead of the model's own.
+            Nominal coverage. The default is the coverage that the model was fitted with.
         date_format, decimal : str, optional
-            As for `deltauq.tables.fit`, of a table with other formats than the training table.
+            As for `deltauq.tables.fit`, if this table has other formats than the training table.
         encoding : str, default="utf-8"
-            Of a CSV file.
+            The encoding of a CSV file.
 
         Returns
         -------
         predictions : DataFrame of n rows
-            Of a regression: `prediction`, `std`, `lower`, `upper` and `risk`. `std` is the half-width of the
-            interval of 90 % over 1.645: where errors are normal, their standard deviation; it does not
-            depend on `coverage`. Of dates, all but `std`, in days, and `risk` are timestamps in UTC. Of
-            classes: `prediction`, for each class `probability_<class>` and `std_<class>`, `set`, the list of
-            classes that may be, and `risk`. Of rows drawn like the training table, `risk` is "high" for at
-            most 5 %, and "moderate" or "high" for at most 20 %.
+            For regression: `prediction`, `std`, `lower`, `upper` and `risk`. `std` is the half-width of the
+            90 % interval over 1.645, which is the standard deviation of errors if they are normal; it does
+            not depend on `coverage`. If the target is a date, `prediction`, `lower` and `upper` are
+            timestamps in UTC, and `std` is in days. For classification: `prediction`, `probability_<class>`
+            and `std_<class>` for each class, `set`, the list of classes in the prediction set, and `risk`.
+            Of rows drawn like the training table, at most 5 % have a high, and at most 20 % a moderate or
+            high `risk`.
         """
         if coverage is not None:
             self.check_coverage(coverage)
         frame, _ = read_frame(table, encoding)
         schema = self.with_formats(date_format, decimal).schema
         columns = self.predict_columns(schema.read(frame.reset_index(drop=True)), coverage)
-        return require_pandas().DataFrame(self.dated(columns), index=frame.index)
+        return require_pandas().DataFrame(self.decode_dates(columns), index=frame.index)
 
     def check_coverage(self, coverage: float) -> None:
-        """Refuse a coverage that the held-out rows cannot promise."""
+        """Raise an error for a coverage that the number of held-out rows does not allow."""
         if not 0.0 < coverage < 1.0:
             raise TableError(f"coverage must lie between 0 and 1, got {coverage:g}.")
         n = len(self.fitted.scores)
         if (n + 1) * coverage > n + 1e-9:
             raise TableError(
-                f"a coverage of {coverage:g} cannot be promised from {n:,} held-out rows: "
-                f"{n / (n + 1):.3g} can."
+                f"a coverage of {coverage:g} takes more than {n:,} held-out rows: "
+                f"the largest coverage is {n / (n + 1):.3g}."
             )
 
+    def encode(self, X: pd.DataFrame) -> np.ndarray:
+        """Return n rows, as the schema reads them, as the numbers that the model is fitted to."""
+        return encode(self.fitted.columns, X)
+
     def predict_columns(self, X: pd.DataFrame, coverage: float | None = None) -> dict[str, Any]:
-        """Return the columns of `predict`, dates in days, for a table that was read by the schema."""
+        """Return the columns of `predict`, dates in days, for a table that the schema has read."""
         coverage = self.coverage if coverage is None else coverage
         columns = self._regression_columns if self.task == REGRESSION else self._class_columns
-        try:
-            return columns(self._numbers(X), coverage)
-        except (ValueError, IndexError, ArithmeticError) as error:  # such as predictions that are not finite
-            said = str(error).strip().splitlines()[0].rstrip(".")
-            raise TableError(f"the model cannot predict these rows: {said}.") from error
+        with model_errors("the model cannot predict these rows"):
+            return columns(self.encode(X), coverage)
 
     def with_formats(self, date_format: str | None = None, decimal: str | None = None) -> TableModel:
-        """Return this model for text in other formats than the training table had, where they are given.
+        """Return this model for text in the given formats, if the training table had others.
 
         A format that the training table had changes nothing: each column keeps its own.
         """
@@ -261,8 +229,8 @@ class TableModel:
         schema = self.schema.with_formats(date_format, decimal)
         return replace(self, schema=schema, target_format=given or self.target_format)
 
-    def dated(self, columns: dict[str, Any]) -> dict[str, Any]:
-        """Return what `predict_columns` gave with dates for days, where the target is a date."""
+    def decode_dates(self, columns: dict[str, Any]) -> dict[str, Any]:
+        """Return the columns of `predict_columns` with dates instead of days, if the target is a date."""
         names = ("prediction", "lower", "upper") if self.origin else ()
         return {**columns, **{name: dates(columns[name], self.origin) for name in names}}
 
@@ -272,7 +240,7 @@ class TableModel:
         Parameters
         ----------
         folder : path
-            A new or empty one, or one that holds a model, which is replaced.
+            A new or empty folder, or one that holds a model, which is replaced.
         """
         from deltauq.tables.folder import save
 
@@ -280,47 +248,35 @@ class TableModel:
 
     @property
     def classes(self) -> list[Any]:
-        """The classes in the order of their columns, or nothing for a regression."""
+        """The classes in the order of their columns; empty for regression."""
         return [self._label(name) for name in getattr(self.fitted.model, "classes_", ())]
 
-    @cached_property
-    def conformal(self) -> ConformalRegressor | ConformalClassifier:
-        """What makes intervals or sets: over `Posterior`s in the model's unit, or probabilities."""
-        if self.task == REGRESSION:
-            regressor = ConformalRegressor(Given(), delta=self.delta)
-            regressor.delta_, regressor.scores_ = self.delta, self.fitted.scores
-            return regressor
-        classifier = ConformalClassifier(Given(self.fitted.model.classes_))
-        classifier.classes_, classifier.scores_ = self.fitted.model.classes_, self.fitted.scores
-        return classifier
-
-    def _numbers(self, X: pd.DataFrame) -> np.ndarray:
-        with warnings.catch_warnings():
-            # Of words that training has not met: the schema tells of them.
-            warnings.simplefilter("ignore")
-            return np.asarray(self.fitted.columns.transform(X), dtype=np.float64)
-
     def _regression_columns(self, X: np.ndarray, coverage: float) -> dict[str, Any]:
-        posterior = self.fitted.model.posterior(X)
-        lower, upper = self.conformal.predict_interval(posterior, coverage)
-        reverse = reverse_scores(self.fitted.model, X, self.fitted.reference, self.fitted.reference_targets)
+        fitted = self.fitted
+        posterior = fitted.model.posterior(X)
+        mean, std = posterior.mean, posterior.std
+        if not (np.all(np.isfinite(mean)) and np.all(np.isfinite(std))):
+            raise TableError("the model cannot predict these rows: its predictions are not finite.")
+        lower, upper = ConformalRegressor.from_scores(fitted.scores, self.delta).interval(mean, std, coverage)
+        reverse = reverse_scores(fitted.model, X, fitted.reference, fitted.reference_targets)
         return {
-            "prediction": self.center + self.unit * posterior.mean,
-            "std": self.unit * error_std(self.fitted.scores, posterior.std + self.delta),
+            "prediction": self.center + self.unit * mean,
+            "std": self.unit * error_std(fitted.scores, std + self.delta),
             "lower": self.center + self.unit * lower,
             "upper": self.center + self.unit * upper,
-            "risk": self.risk.levels({"std": posterior.std, "reverse": reverse}),
+            "risk": self.risk.levels({"std": std, "reverse": reverse}),
         }
 
     def _class_columns(self, X: np.ndarray, coverage: float) -> dict[str, Any]:
-        proba, std = self.fitted.model.predict_proba(X, return_std=True)
-        sets = self.conformal.predict_set(proba, coverage, allow_empty=False)
-        classes = self.classes
+        model, classes = self.fitted.model, self.classes
+        proba, std = model.predict_proba(X, return_std=True)
+        conformal = ConformalClassifier.from_scores(self.fitted.scores, model.classes_)
         columns: dict[str, Any] = {"prediction": [classes[k] for k in proba.argmax(axis=1)]}
         for k, name in enumerate(classes):
             columns[f"probability_{name}"] = proba[:, k]
             columns[f"std_{name}"] = std[:, k]
-        columns["set"] = [_members(classes, row) for row in sets]
+        sets = conformal.sets(proba, coverage, allow_empty=False)
+        columns["set"] = [[classes[k] for k in np.flatnonzero(row)] for row in sets]
         columns["risk"] = self.risk.levels({"error_probability": error_probability(proba)})
         return columns
 
@@ -331,41 +287,8 @@ class TableModel:
         return {"int64": int, "float64": float}.get(self.labels, str)(name)
 
 
-def error_std(scores: np.ndarray, width: np.ndarray) -> np.ndarray:
-    """Return a standard deviation of errors that fits the intervals and that no outlier sets.
-
-    It is the half-width of the interval of 90 % over that of a normal distribution. Fewer than nine scores
-    give a lower level, and where nine errors in ten are zero, the level is that of the smallest other score.
-
-    Parameters
-    ----------
-    scores : array of shape (n,)
-        The conformal scores of held-out rows, ascending.
-    width : array of shape (m,)
-        σ + δ of new rows.
-
-    Returns
-    -------
-    std : array of shape (m,)
-    """
-    n = len(scores)
-    zeros = int(np.searchsorted(scores, 0.0, side="right"))
-    level = min(max(STD_LEVEL, (zeros + 1) / (n + 1)), n / (n + 1))
-    score = scores[int(np.ceil((n + 1) * level - 1e-9)) - 1]
-    return score / ndtri((1.0 + level) / 2.0) * width
-
-
-def error_probability(proba: np.ndarray) -> np.ndarray:
-    """Return how probable it is that the predicted class is wrong, by probabilities of shape (n, c)."""
-    return 1.0 - proba.max(axis=1)
-
-
-def _members(classes: Sequence[Any], row: np.ndarray) -> list[Any]:
-    return [name for name, inside in zip(classes, row, strict=True) if inside]
-
-
 def reverse_scores(model: Any, X: np.ndarray, anchors: np.ndarray, targets: np.ndarray) -> np.ndarray:
-    """Return how badly each row serves as the anchor of training points whose targets are known.
+    """Return for n rows how wrong predictions of points with known targets are if the row is the anchor.
 
     The score of x is the largest ``|y_r - f([x, r - x])|`` over the points r.
 
@@ -376,10 +299,6 @@ def reverse_scores(model: Any, X: np.ndarray, anchors: np.ndarray, targets: np.n
     anchors : array of shape (m, d)
         The points r.
     targets : array of shape (m,)
-
-    Returns
-    -------
-    scores : array of shape (n,)
     """
     scores = np.zeros(len(X))
     for start in range(0, len(X), ROWS_PER_CALL):
@@ -391,21 +310,16 @@ def reverse_scores(model: Any, X: np.ndarray, anchors: np.ndarray, targets: np.n
 
 
 def anchor_targets(anchors: np.ndarray, X: np.ndarray, y: np.ndarray, averaged: bool) -> np.ndarray:
-    """Return the target of each anchor.
+    """Return the target of each of m anchors.
 
     Parameters
     ----------
     anchors : array of shape (m, d)
-    X : array of shape (n, d)
+    X, y : arrays of shape (n, d) and (n,)
         The training rows.
-    y : array of shape (n,)
     averaged : bool
-        Whether an anchor stands for all rows that it is nearest to, and has the mean of their targets; an
-        anchor that is a row has that row's.
-
-    Returns
-    -------
-    targets : array of shape (m,)
+        Whether an anchor gets the mean target of all rows that it is nearest to; else it is a training row,
+        and gets the target of that row.
     """
     targets = y[pairwise_distances_argmin(anchors, X)].astype(np.float64)
     if averaged:
@@ -414,3 +328,27 @@ def anchor_targets(anchors: np.ndarray, X: np.ndarray, y: np.ndarray, averaged: 
         sums = np.bincount(nearest, weights=y, minlength=len(anchors))
         targets = np.where(counts > 0, sums / np.maximum(counts, 1), targets)
     return targets
+
+
+def error_std(scores: np.ndarray, width: np.ndarray) -> np.ndarray:
+    """Return a standard deviation of errors that is consistent with the intervals and robust to outliers.
+
+    It is the half-width of the 90 % interval over that of a normal distribution. With fewer than nine scores
+    the level is lower; where more than 90 % of the scores are zero, it is that of the smallest other score.
+
+    Parameters
+    ----------
+    scores : array of shape (n,)
+        The conformal scores of held-out rows, ascending.
+    width : array of shape (m,)
+        σ + δ of new rows.
+    """
+    n = len(scores)
+    zeros = int(np.searchsorted(scores, 0.0, side="right"))
+    level = min(max(STD_LEVEL, (zeros + 1) / (n + 1)), n / (n + 1))
+    return conformal_quantile(scores, level) / ndtri((1.0 + level) / 2.0) * width
+
+
+def error_probability(proba: np.ndarray) -> np.ndarray:
+    """Return the probability that the predicted class is wrong, from probabilities of shape (n, c)."""
+    return 1.0 - proba.max(axis=1)

@@ -1,86 +1,44 @@
-"""What is chosen by cross-validation on training rows: whose predictions to take, and δ."""
+"""Cross-validation on training rows: whether to predict the mean over anchors or the plain model, and δ."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import KFold, StratifiedKFold
 
 from deltauq.assessment.methods import anchor_params
-from deltauq.calibration.scaling import permuted_features, typical_std
+from deltauq.calibration.scaling import choose_delta, permuted_features, typical_std
 from deltauq.estimators import AnchoredClassifier, AnchoredRegressor
 from deltauq.metrics import brier, mae
-from deltauq.tables.schema import REGRESSION
+from deltauq.tables.errors import model_errors
 
 FOLDS = 3
-MOST_ROWS = 1_000
-"""Choices are made on no more rows than this."""
-DELTAS = (100.0, 30.0, 10.0, 3.0, 1.0, 0.3, 0.1, 0.03)
-"""Candidates for δ, in units of the typical σ; the first makes the widths all but constant."""
+MAX_ROWS = 1_000
+"""Cross-validation uses no more rows than this."""
 CENTERS = ("anchored", "estimator")
 
 
 @dataclass(frozen=True)
-class Settings:
-    """How the anchored model is made.
+class Selection:
+    """The result of cross-validation.
 
     Attributes
     ----------
-    base : scikit-learn estimator
-    task : {"regression", "classification"}
-    anchors : {"data", "normal", "balanced", "kmeans"}
-    n_anchors : int
-        K.
-    n_train_anchors : int, "auto" or "quick"
-        M.
-    seed : int
-    n_jobs : int or None
-    """
-
-    base: BaseEstimator
-    task: str
-    anchors: str
-    n_anchors: int
-    n_train_anchors: int | str
-    seed: int
-    n_jobs: int | None
-
-    def anchored(self, center: str, n: int) -> AnchoredRegressor | AnchoredClassifier:
-        """Return the anchored model for n rows, unfitted."""
-        kind = AnchoredRegressor if self.task == REGRESSION else AnchoredClassifier
-        return kind(
-            clone(self.base),
-            **anchor_params(self.base, n, self.n_anchors, self.n_train_anchors),
-            anchors=self.anchors,
-            center=center,
-            random_state=self.seed,
-            n_jobs=self.n_jobs,
-        )
-
-    def plain(self) -> BaseEstimator:
-        """Return the model without anchors, unfitted."""
-        plain = clone(self.base)
-        return plain.set_params(random_state=self.seed) if "random_state" in plain.get_params() else plain
-
-
-@dataclass(frozen=True)
-class Choice:
-    """What cross-validation found.
-
-    Attributes
-    ----------
-    errors : dict of float
-        Of the mean over anchors and of the plain model: absolute errors, or Brier scores of classes.
+    errors : dict of str to float
+        For the mean over anchors and the plain model: mean absolute error, or Brier score.
     rows : int
-        How many rows were cross-validated on.
+        The number of rows that were cross-validated.
     center : {"anchored", "estimator"}
-        What is to be predicted.
+        Whose prediction to use.
     delta : float
-        In units of the typical σ; 0 for classes.
+        δ in units of the `typical_sigma` of a model; 0 for classification.
     """
 
     errors: dict[str, float]
@@ -89,79 +47,97 @@ class Choice:
     delta: float
 
 
-def choose(
-    settings: Settings,
+def select_center(
+    anchored: AnchoredRegressor | AnchoredClassifier,
     X: np.ndarray,
     y: np.ndarray,
     center: str,
-    coverage: float,
     done: Callable[[], None],
-) -> Choice:
-    """Fit the anchored and the plain model in folds, and compare.
+) -> Selection:
+    """Cross-validate the anchored and the plain model on at most `MAX_ROWS` rows.
 
     Parameters
     ----------
-    settings : Settings
-    X : array of shape (n, d)
-    y : array of shape (n,)
+    anchored : AnchoredRegressor or AnchoredClassifier
+        Unfitted, with an integer `random_state`.
+    X, y : arrays of shape (n, d) and (n,)
+        The training rows.
     center : {"auto", "anchored", "estimator"}
-        "auto" takes the smaller error.
-    coverage : float
-        Of the intervals that are to be narrow.
+        "auto" selects the model with the smaller error.
     done : callable
         Called after each of the 2 · `FOLDS` fits.
-
-    Returns
-    -------
-    choice : Choice
     """
-    rng = np.random.default_rng(settings.seed)
-    rows = np.sort(rng.permutation(len(X))[:MOST_ROWS])
+    is_regression = isinstance(anchored, AnchoredRegressor)
+    rng = np.random.default_rng(anchored.random_state)
+    rows = np.sort(rng.permutation(len(X))[:MAX_ROWS])
     X, y = X[rows], y[rows]
     probes = permuted_features(X, rng)
-    kind = KFold if settings.task == REGRESSION else StratifiedKFold
-    losses: dict[str, list[float]] = {word: [] for word in CENTERS}
-    errors: dict[str, list[np.ndarray]] = {word: [] for word in CENTERS}
+    losses: dict[str, list[float]] = {name: [] for name in CENTERS}
+    errors: dict[str, list[np.ndarray]] = {name: [] for name in CENTERS}
     stds: list[np.ndarray] = []
-    for train, test in kind(FOLDS, shuffle=True, random_state=settings.seed).split(X, y):
-        for word in CENTERS:
-            model = settings.anchored(word, len(train)) if word == "anchored" else settings.plain()
-            model.fit(X[train], y[train])
-            losses[word].append(_loss(model, settings.task, X[test], y[test]))
-            if settings.task == REGRESSION:
-                errors[word].append(np.abs(y[test] - model.predict(X[test])))
-            if settings.task == REGRESSION and word == "anchored":
-                stds.append(model.posterior(X[test]).std / typical_of(model, probes))
+    folds = (KFold if is_regression else StratifiedKFold)(
+        FOLDS, shuffle=True, random_state=anchored.random_state
+    )
+    for train, test in folds.split(X, y):
+        for name in CENTERS:
+            model = _fit_center(anchored, name, X[train], y[train])
+            if is_regression:
+                prediction = model.predict(X[test])
+                losses[name].append(mae(y[test], prediction))
+                errors[name].append(np.abs(y[test] - prediction))
+            else:
+                losses[name].append(_brier(model, X[test], y[test]))
+            if is_regression and name == "anchored":
+                stds.append(model.posterior(X[test]).std / typical_sigma(model, probes))
             done()
-    means = {word: float(np.mean(found)) for word, found in losses.items()}
-    center = min(means, key=lambda word: means[word]) if center == "auto" else center
-    delta = _narrowest(np.concatenate(errors[center]), np.concatenate(stds), coverage) if stds else 0.0
-    return Choice(means, len(rows), center, delta)
+    means = {name: float(np.mean(values)) for name, values in losses.items()}
+    center = min(means, key=lambda name: means[name]) if center == "auto" else center
+    delta = float(choose_delta(np.concatenate(errors[center]), np.concatenate(stds))) if stds else 0.0
+    return Selection(means, len(rows), center, delta)
 
 
-def typical_of(model: AnchoredRegressor, probes: np.ndarray) -> float:
-    """Return the typical σ of a model on inputs like the training rows, of shape (n, d)."""
+def fit_anchored(
+    anchored: AnchoredRegressor | AnchoredClassifier, center: str, X: np.ndarray, y: np.ndarray
+) -> AnchoredRegressor | AnchoredClassifier:
+    """Return the anchored model fitted to rows; ``n_train_anchors="quick"`` depends on their number."""
+    params = anchor_params(anchored.estimator, len(X), anchored.n_anchors, anchored.n_train_anchors)
+    model = clone(anchored).set_params(center=center, **params)
+    with _fitting(anchored.estimator):
+        return model.fit(X, y)
+
+
+def typical_sigma(model: AnchoredRegressor, probes: np.ndarray) -> float:
+    """Return the typical σ of a model on inputs like its training rows, of shape (n, d)."""
     return float(typical_std(model.posterior(probes)))
 
 
-def _loss(model: Any, task: str, X: np.ndarray, y: np.ndarray) -> float:
-    if task == REGRESSION:
-        return mae(y, model.predict(X))
-    # A fold may lack a class.
-    classes = np.unique(np.concatenate([model.classes_, y]))
+def _fit_center(anchored: Any, name: str, X: np.ndarray, y: np.ndarray) -> Any:
+    """Return the anchored or the plain model, fitted to rows."""
+    if name == "anchored":
+        return fit_anchored(anchored, name, X, y)
+    plain = clone(anchored.estimator)
+    if "random_state" in plain.get_params():
+        plain.set_params(random_state=anchored.random_state)
+    with _fitting(plain):
+        return plain.fit(X, y)
+
+
+@contextmanager
+def _fitting(base: BaseEstimator) -> Iterator[None]:
+    """Report a base model that rejects the rows as a `TableError`, and ignore its epoch limit."""
+    with (
+        warnings.catch_warnings(),
+        model_errors(f"a model of the type {type(base).__name__} cannot be fitted to this table"),
+    ):
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        yield
+
+
+def _brier(model: Any, X: np.ndarray, y: np.ndarray) -> float:
+    classes = np.unique(np.concatenate([model.classes_, y]))  # a fold may lack a class
     proba = np.zeros((len(X), len(classes)))
     if hasattr(model, "predict_proba"):
         proba[:, np.searchsorted(classes, model.classes_)] = model.predict_proba(X)
     else:
         proba[np.arange(len(X)), np.searchsorted(classes, model.predict(X))] = 1.0
     return brier(np.searchsorted(classes, y), proba)
-
-
-def _narrowest(errors: np.ndarray, stds: np.ndarray, coverage: float) -> float:
-    """Return the δ under which intervals of a coverage are narrowest, from errors and σ of shape (n,)."""
-
-    def mean_width(delta: float) -> float:
-        widths = stds + delta
-        return float(np.quantile(errors / widths, coverage) * np.mean(widths))
-
-    return min(DELTAS, key=mean_width)

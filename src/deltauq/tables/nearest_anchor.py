@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -60,7 +59,7 @@ def largest_differences(
     differences : list of m lists of Difference
         The largest first.
     """
-    numbers, words = _decode(model, _encode(model, X.iloc[rows]))
+    numbers, words = _decode(model, model.encode(X.iloc[rows]))
     anchor_numbers, anchor_words = _decode(model, np.unique(model.fitted.model.anchors_, axis=0))
     gaps = (numbers[:, None] - anchor_numbers[None]) / _units(anchor_numbers, numbers)
     unlike = MISMATCH * (words[:, None] != anchor_words[None])
@@ -87,13 +86,6 @@ def _difference(model: TableModel, name: str, row: Any, anchor: dict[str, Any], 
     if column.kind == CATEGORY and theirs in (RARE, None):
         theirs = "a rare word"
     return Difference(name, format_value(column, row[name]), format_value(column, theirs), share)
-
-
-def _encode(model: TableModel, X: pd.DataFrame) -> np.ndarray:
-    with warnings.catch_warnings():
-        # Of words that training has not met: the schema tells of them.
-        warnings.simplefilter("ignore")
-        return np.asarray(model.fitted.columns.transform(X), dtype=np.float64)
 
 
 def _decode(model: TableModel, encoded: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -247,4 +247,4 @@ def _predict_batch(
             raise TableError(f'the column "{name}" holds "{first}", which training has not met.')
     columns = model.predict_columns(X, coverage)
     tally.risk.update(columns["risk"])
-    return model.dated(columns)
+    return model.decode_dates(columns)

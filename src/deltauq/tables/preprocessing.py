@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import warnings
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -302,6 +303,14 @@ def build_preprocessor(schema: Schema, scaled: bool) -> Any:
     return make_column_transformer((numbers, schema.number_names), (words, schema.category_names))
 
 
+def encode(columns: Any, X: pd.DataFrame) -> np.ndarray:
+    """Return n rows as the numbers that a fitted preprocessing makes of them."""
+    with warnings.catch_warnings():
+        # The schema reports unseen categories itself, with their number of rows.
+        warnings.filterwarnings("ignore", "Found unknown categories", UserWarning)
+        return np.asarray(columns.transform(X), dtype=np.float64)
+
+
 USUAL = (-10, 60)
 """Powers of two between which a standard deviation is left alone."""
 
@@ -336,7 +345,7 @@ class UnitScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return np.asarray(validate_data(self, X, dtype=np.float64, reset=False) / self.scale_)
 
 
-MOST_FINGERPRINTS = 1_000_000
+MAX_FINGERPRINTS = 1_000_000
 """A model of more rows keeps none: eight bytes a row."""
 
 
