@@ -42,7 +42,7 @@ def test_temperature_of_trained_network_on_given_rows():
     logits = net(x).detach().double()
     best = minimize_scalar(lambda log_t: float(cross_entropy(logits / np.exp(log_t), y)), (-1.0, 1.0))
     assert float(cross_entropy(logits / model.scaler_.temperature_, y)) <= best.fun + 1e-9
-    with pytest.raises(TypeError, match="trains no new ones"):
+    with pytest.raises(TypeError, match="construct it with make_network"):
         model.fit(x, y, Recipe())
 
 

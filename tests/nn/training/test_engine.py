@@ -14,8 +14,8 @@ from torch import nn
 from deltauq.nn import MLP, Anchored, anchored_loss
 from deltauq.nn.training import Batch, Recipe, fit
 from deltauq.nn.training.engine import can_be_graphed, share_of
-from deltauq.nn.training.loader import Epochs, draw_order
-from deltauq.nn.training.steps import PairingWatch
+from deltauq.nn.training.loader import BatchPairing, Epochs, draw_order
+from deltauq.nn.training.steps import AnchorMonitor
 
 RECIPE = Recipe(epochs=3, batch_size=16, lr=1e-2)
 
@@ -44,9 +44,9 @@ def test_a_plain_run_is_a_plain_loop(table):
     losses = fit(net, x, y, RECIPE).losses
     optimizer = torch.optim.Adam(by_hand.parameters(), lr=1e-2)
     for epoch in range(3):
-        order = draw_order(70, 16, epoch, 0, n_sources=1, reverse=False, mask=0.0, drop_last=False)
+        whole, rest = draw_order(70, RECIPE, epoch, BatchPairing(1), drop_last=False)
         total = 0.0
-        for rows in [*order.rows[0], *order.rows[1]]:
+        for rows in [*whole.rows, *rest.rows]:
             optimizer.zero_grad()
             loss = nn.functional.mse_loss(by_hand(x[rows]), y[rows])
             loss.backward()
@@ -76,7 +76,7 @@ def test_a_run_learns_and_repeats_itself_and_leaves_other_randomness_alone(table
 
 def test_every_row_comes_once_and_meets_another(table):
     seen = []
-    epochs = Epochs(torch.arange(70.0)[:, None], table[1], RECIPE, n_sources=2)
+    epochs = Epochs(torch.arange(70.0)[:, None], table[1], RECIPE, BatchPairing(2))
     for batch in epochs.batches(5, drop_last=False):
         seen += batch.x[:, 0].tolist()
         first, second = batch.x[batch.anchors][..., 0]
@@ -88,8 +88,8 @@ def test_every_row_comes_once_and_meets_another(table):
 
 
 def test_a_mask_hides_single_rows_where_the_network_says_so(table):
-    words = {"n_sources": 1, "reverse": False, "mask": 0.25, "mask_rows": True, "drop_last": False}
-    whole, rest = draw_order(1003, 10, 0, 0, **words).masked
+    recipe, pairing = Recipe(batch_size=10, mask=0.25), BatchPairing(1, mask_rows=True)
+    whole, rest = (block.masked for block in draw_order(1003, recipe, 0, pairing, drop_last=False))
     assert whole.shape == (100, 10) and rest.shape == (1, 3)
     assert abs(float(whole.float().mean()) - 0.25) < 4 * (0.25 * 0.75 / 1000) ** 0.5
     seen = []
@@ -147,12 +147,12 @@ def test_a_network_that_draws_its_own_anchors_is_noticed():
     ):
         net = make().float()
         net.set_anchors(x)
-        watch = PairingWatch(net)
+        watch = AnchorMonitor(net)
         for anchors in calls:
             net(x, anchors=anchors)
         net.eval()(x)
         assert watch.drawn == drawn
-    watch = PairingWatch(net.train())
+    watch = AnchorMonitor(net.train())
     net(x, anchors=rows)
     assert not watch.drawn
     anchored_loss(net, nn.functional.mse_loss, x, x[:, :1], n_anchors=2)
@@ -215,7 +215,7 @@ def test_classes_may_be_integers_of_any_width(table):
 def test_a_remainder_that_would_meet_itself_is_left_out(table):
     x, y = table
     for n_sources, steps in ((1, 4), (2, 4), (0, 5)):
-        epochs = Epochs(x[:65], y[:65], RECIPE, n_sources=n_sources)
+        epochs = Epochs(x[:65], y[:65], RECIPE, BatchPairing(n_sources))
         sizes = [len(batch.x) for batch in epochs.batches(0, drop_last=False)]
         assert len(sizes) == steps == epochs.steps(drop_last=False)
         assert sizes[:4] == [16] * 4

@@ -1,18 +1,16 @@
-"""What is decided by chance in an epoch, and what becomes of images."""
+"""Order and masks of an epoch, and the preparation of images."""
 
 import numpy as np
 import torch
 
-from deltauq.nn.training import as_inputs
-from deltauq.nn.training.loader import crop_and_flip, draw_order
+from deltauq.nn.training import Recipe, as_inputs
+from deltauq.nn.training.loader import BatchPairing, crop_and_flip, draw_order
 
 
-def test_a_mask_hides_batches_as_often_as_asked():
+def test_batches_are_masked_at_the_given_rate():
+    recipe = Recipe(batch_size=10, mask=0.25)
     masked = torch.cat(
-        [
-            draw_order(1000, 10, epoch, 0, n_sources=1, reverse=False, mask=0.25, drop_last=True).masked[0]
-            for epoch in range(20)
-        ]
+        [draw_order(1000, recipe, epoch, BatchPairing(1), drop_last=True)[0].masked for epoch in range(20)]
     )
     assert abs(float(masked.float().mean()) - 0.25) < 4 * (0.25 * 0.75 / 2000) ** 0.5
 

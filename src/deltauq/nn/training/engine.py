@@ -1,4 +1,4 @@
-"""Trains one network: on a CPU, a GPU or several of either, resumable, with a step that wastes little."""
+"""Trains one network, on a CPU, a GPU or several of either. Runs can be resumed."""
 
 from __future__ import annotations
 
@@ -20,25 +20,24 @@ from deltauq.core import AnchorPrior
 from deltauq.nn.anchored import Anchored, check_tensor
 from deltauq.nn.inputs import check_one_input
 from deltauq.nn.losses import squared_error
-from deltauq.nn.pairing import PAIRINGS
-from deltauq.nn.training.loader import Batch, Epochs, Objective, derive_seed
+from deltauq.nn.training.loader import Batch, BatchPairing, Epochs, Objective, derive_seed
 from deltauq.nn.training.recipe import Recipe, set_rate
-from deltauq.nn.training.steps import GraphedStep, PairingWatch, Step
+from deltauq.nn.training.steps import AnchorMonitor, GraphedStep, Step
 
 CHECKED_ROWS = 8
-"""Inputs that show whether the right layer of a network is anchored."""
+"""Inputs of the pass that checks which layer of a network is anchored."""
 
 
 @dataclass
 class History:
-    """What a run went through.
+    """Losses and times of a run.
 
     Attributes
     ----------
     losses : list of float
         Mean loss of every epoch.
     seconds : list of float
-        Time of every epoch; those before a checkpoint that was resumed included.
+        Time of every epoch, including those before a checkpoint.
     """
 
     losses: list[float] = field(default_factory=list)
@@ -48,8 +47,7 @@ class History:
 def supervised(criterion: Callable[[Tensor, Tensor], Tensor]) -> Objective:
     """Return the plain objective: a criterion between outputs and targets.
 
-    An anchored network meets the anchors of the batch as `Batch` says, so that a run does not depend on how
-    many devices it is spread over.
+    An anchored network gets the anchors of the batch, so that a run does not depend on the number of devices.
     """
 
     def objective(net: nn.Module, batch: Batch) -> Tensor:
@@ -61,7 +59,12 @@ def supervised(criterion: Callable[[Tensor, Tensor], Tensor]) -> Objective:
 
 
 def criterion_for(y: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
-    """Return the criterion of these targets: cross-entropy for integers, squared error for floats."""
+    """Return the criterion for these targets: cross-entropy for integers, squared error for floats."""
+    if not y.is_floating_point() and y.numel():
+        if y.ndim == 2:
+            raise ValueError(f"integers that name classes must have shape (n,), got {tuple(y.shape)}.")
+        if int(y.min()) < 0:
+            raise ValueError(f"integers that name classes must not be negative, got {int(y.min())}.")
     loss = squared_error if y.is_floating_point() else nn.functional.cross_entropy
 
     def criterion(outputs: Tensor, targets: Tensor) -> Tensor:
@@ -90,27 +93,32 @@ def fit(
     Parameters
     ----------
     net : Module
-        Of one input; a network of several needs a training loop of your own. Moved to Fabric's device. An
-        `Anchored` one keeps inputs of the training data as its anchors in the
-        end, unless `set_anchors` was called; its own mask counts where the recipe has none.
+        A network of one input; write your own training loop for one of several. It is moved to Fabric's
+        device. An `Anchored` one stores inputs of the training data as its anchors in the end, unless
+        `set_anchors` was called. Its own mask is used if the recipe has none.
     x : tensor of shape (n, ...)
-        See `Epochs`. Copied to the device once, and kept there for the length of the run.
+        Inputs: floats, or uint8 images, which are divided by 255. Copied to the device once.
     y : tensor of shape (n, ...)
+        Targets: floats, or integers that name classes.
     recipe : Recipe
+        How to train.
     objective : callable, optional
         Cross-entropy for integer targets, squared error otherwise. A GPU records a step once and replays it,
         unless the objective lets an anchored network draw its own anchors instead of the batch's.
     fabric : Fabric, optional
-        For several devices or another strategy; its own precision then counts. By default one device: a GPU
+        Several devices or another strategy; its own precision is then used. By default one device: a GPU
         where there is one.
     normalise : (mean, std), tensors of shape (channels,), optional
+        Mean and standard deviation by which x is standardised.
     checkpoint : path, optional
-        Written after every `checkpoint_every` epochs. A file of the same recipe, data and network is resumed
-        from; any other is refused.
+        File that is written after every `checkpoint_every` epochs. If it exists, the run is resumed from it;
+        a file of another recipe, dataset or network raises an error.
+    checkpoint_every : int, default=1
+        Epochs between checkpoints.
     after_step : callable, optional
-        Told the batch after each step: for statistics that are no parameters. Such runs are not graphed.
+        Called with the batch after each step, for statistics that are no parameters. Such runs use no graphs.
     progress : callable, optional
-        Told the number of finished epochs and the loss of the last one.
+        Called with the number of finished epochs and the loss of the last one.
 
     Returns
     -------
@@ -120,11 +128,10 @@ def fit(
     if objective is None or isinstance(net, Anchored):
         check_one_input(net, "the training engine")
     if objective is None:
-        check_labels(y)
         objective = supervised(criterion_for(y))
     if not (isinstance(checkpoint_every, int) and checkpoint_every >= 1):
         raise ValueError(f"checkpoint_every must be an integer of at least 1, got {checkpoint_every!r}.")
-    recipe = replace(recipe, mask=mask_of(net, recipe))
+    recipe = replace(recipe, mask=_mask_of(net, recipe))
     fabric = fabric or Fabric(accelerator="auto", devices=1, precision=recipe.precision)  # type: ignore[arg-type]
     device = fabric.device
     if recipe.channels_last:
@@ -135,44 +142,56 @@ def fit(
     optimizer = recipe.make_optimizer(net.parameters(), graphed=graphed)
     compiled: Any = torch.compile(net) if recipe.compile else net
     module, optimizer = fabric.setup(compiled, optimizer)
-    epochs = _epochs_for(net, x.to(device), y.to(device), recipe, normalise)
+    epochs = Epochs(x.to(device), y.to(device), recipe, BatchPairing.of(net), normalise)
     drop_last = recipe.drop_last or graphed or fabric.world_size > 1
     history = History()
     state = {"net": module, "optimizer": optimizer}
-    about: dict[str, Any] = {}
+    description: dict[str, Any] = {}
     if checkpoint is not None:
-        about = {
-            "recipe": {**asdict(recipe), **pairing_words(net)},
-            "data": fingerprint(x, y, *(normalise or ())),
+        description = {
+            "recipe": {**asdict(recipe), **_anchor_options(net)},
+            "data": _hash_of(x, y, *(normalise or ())),
         }
-        history = _resume(fabric, Path(checkpoint), state, about, net)
+        history = _resume(fabric, Path(checkpoint), state, description, net)
 
     step: Any = Step(fabric, module, optimizer, objective)
     if graphed:
-        step = GraphedStep(step, PairingWatch(module) if isinstance(net, Anchored) else None)
-    with _own_randomness(device), _masking(net, recipe.mask):
+        step = GraphedStep(step, AnchorMonitor(module) if isinstance(net, Anchored) else None)
+    # The random state outside stays as it was.
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []), _masking(net, recipe.mask):
         if isinstance(net, Anchored) and fabric.world_size == 1:
+            # In the first step itself, the check would run other code than later steps, and round otherwise.
             module.train()
-            _check_ahead(net, epochs.inputs(CHECKED_ROWS))
+            inputs, dtype = epochs.inputs(CHECKED_ROWS), net.anchored_layer.wide.weight.dtype
+            net.check(inputs.to(dtype) if inputs.is_floating_point() else inputs)
         for epoch in range(len(history.losses), recipe.epochs):
             started = time.perf_counter()
             torch.manual_seed(derive_seed(recipe.seed, epoch))
             module.train()
-            loss = _run_epoch(step, epochs, epoch, optimizer, recipe, drop_last, fabric, after_step)
+            n_steps = epochs.steps(drop_last=drop_last)
+            # Summed on the device: reading the loss of every step would make the CPU wait for each of them.
+            exact = torch.float32 if device.type == "mps" else torch.float64
+            total, rows = torch.zeros((), device=device, dtype=exact), 0
+            for k, batch in enumerate(epochs.batches(epoch, drop_last=drop_last)):
+                set_rate(optimizer, recipe.rate(epoch + k / n_steps))
+                n = len(batch.x)
+                total += n * step(share_of(batch, fabric.global_rank, fabric.world_size))
+                rows += n
+                if after_step is not None:
+                    after_step(batch)
+            loss = float(fabric.all_reduce(total / rows, reduce_op="mean"))  # type: ignore[arg-type]
             history.losses.append(loss)
             history.seconds.append(time.perf_counter() - started)
             if checkpoint is not None and ((epoch + 1) % checkpoint_every == 0 or epoch + 1 == recipe.epochs):
-                _save(fabric, Path(checkpoint), {**state, **about, "history": asdict(history)})
+                _save(fabric, Path(checkpoint), {**state, **description, "history": asdict(history)})
             if progress is not None:
                 progress(epoch + 1, loss)
-    if isinstance(net, Anchored):
-        keep_anchors(net, epochs.inputs(), recipe.seed)
-    net.eval()
+    finish(net, epochs.inputs(), recipe.seed)
     return history
 
 
 def check_data(x: Tensor, y: Tensor) -> Tensor:
-    """Refuse what is no training data, and return the targets: floats as they are, classes as int64."""
+    """Raise an error unless x and y are training data, and return y: floats as they are, classes as int64."""
     for name, value in (("x", x), ("y", y)):
         if not isinstance(value, Tensor):
             raise TypeError(f"{name} must be a tensor, got {type(value).__name__}.")
@@ -183,18 +202,40 @@ def check_data(x: Tensor, y: Tensor) -> Tensor:
     return y if y.is_floating_point() else y.long()
 
 
-def check_labels(y: Tensor) -> None:
-    """Refuse integers that cross-entropy does not take for classes."""
-    if y.is_floating_point() or y.numel() == 0:
-        return
-    if y.ndim == 2:
-        raise ValueError(f"integers that name classes must have shape (n,), got {tuple(y.shape)}.")
-    if int(y.min()) < 0:
-        raise ValueError(f"integers that name classes must not be negative, got {int(y.min())}.")
+def can_be_graphed(net: nn.Module, recipe: Recipe) -> bool:
+    """Tell whether a step may be recorded: not with a prior, which draws anchors by NumPy in each step."""
+    return recipe.graph and not isinstance(getattr(net, "train_anchors", None), AnchorPrior)
 
 
-def mask_of(net: nn.Module, recipe: Recipe) -> float:
-    """Return the probability of hidden anchors, which the recipe or the network says."""
+def finish(net: nn.Module, inputs: Tensor, seed: int) -> None:
+    """Set a trained network to evaluation, and store anchors in an anchored one unless some were set.
+
+    They are drawn from the training inputs, of shape (n, ...). The next training replaces them.
+    """
+    if isinstance(net, Anchored) and not net.anchors_are_set:
+        net.set_anchors(inputs, random_state=seed, fixed=False)
+    net.eval()
+
+
+def share_of(batch: Batch, rank: int, world_size: int) -> Batch:
+    """Return one device's equal share of a batch.
+
+    Every device prepares the whole batch, so that anchors may be rows of another's share: the pairs of a step
+    are the same for any number of devices.
+    """
+    if world_size == 1:
+        return batch
+    n, left = divmod(len(batch.x), world_size)
+    if left:
+        raise ValueError(f"{len(batch.x)} rows of a batch cannot be shared equally by {world_size} devices.")
+    own = slice(rank * n, (rank + 1) * n)
+    anchors = None if batch.anchors is None else batch.x[batch.anchors[:, own]]
+    masked = batch.masked[own] if batch.masked.ndim else batch.masked
+    return Batch(batch.x[own], batch.y[own], anchors, masked)
+
+
+def _mask_of(net: nn.Module, recipe: Recipe) -> float:
+    """Return the probability of masked anchors, given by the recipe or the network."""
     if not isinstance(net, Anchored) or not net.mask:
         return recipe.mask
     if recipe.mask not in (0.0, net.mask):
@@ -202,111 +243,9 @@ def mask_of(net: nn.Module, recipe: Recipe) -> float:
     return net.mask
 
 
-def pairing_words(net: nn.Module) -> dict[str, str]:
-    """Return what an anchored network says about its training that its weights do not show."""
-    if not isinstance(net, Anchored):
-        return {}
-    anchors = net.train_anchors
-    return {
-        "mask_by": net.mask_by,
-        "train_anchors": anchors if isinstance(anchors, str) else type(anchors).__name__,
-    }
-
-
-def can_be_graphed(net: nn.Module, recipe: Recipe) -> bool:
-    """Tell whether a step may be recorded: not with a prior, which draws with NumPy in every step anew."""
-    return recipe.graph and not isinstance(getattr(net, "train_anchors", None), AnchorPrior)
-
-
-def keep_anchors(net: Anchored, inputs: Tensor, seed: int) -> None:
-    """Give a trained network anchors out of its training inputs of shape (n, ...), unless it has some set.
-
-    The next training replaces them.
-    """
-    if not net.anchors_are_set:
-        net.set_anchors(inputs, random_state=seed, fixed=False)
-
-
-def _check_ahead(net: Anchored, inputs: Tensor) -> None:
-    """See before the first step whether the right layer is anchored.
-
-    In the step itself it would be seen by other code than all later steps run, and round otherwise.
-    """
-    dtype = next(net.anchored_layer.parameters()).dtype
-    net.check(inputs.to(dtype) if inputs.is_floating_point() else inputs)
-
-
-def _run_epoch(
-    step: Any,
-    epochs: Epochs,
-    epoch: int,
-    optimizer: torch.optim.Optimizer,
-    recipe: Recipe,
-    drop_last: bool,
-    fabric: Fabric,
-    after_step: Callable[[Batch], None] | None,
-) -> float:
-    """Take the steps of an epoch and return its mean loss."""
-    n_steps = epochs.steps(drop_last=drop_last)
-    # Summed on the device: asking for the loss of every step would make the CPU wait for each of them.
-    exact = torch.float32 if fabric.device.type == "mps" else torch.float64
-    total, rows = torch.zeros((), device=fabric.device, dtype=exact), 0
-    for k, batch in enumerate(epochs.batches(epoch, drop_last=drop_last)):
-        set_rate(optimizer, recipe.rate(epoch + k / n_steps))
-        n = len(batch.x)
-        total += n * step(share_of(batch, fabric.global_rank, fabric.world_size))
-        rows += n
-        if after_step is not None:
-            after_step(batch)
-    mean = fabric.all_reduce(total / rows, reduce_op="mean")
-    assert isinstance(mean, Tensor)
-    return float(mean)
-
-
-def share_of(batch: Batch, rank: int, world_size: int) -> Batch:
-    """Return one device's equal share of a batch; its anchors may be rows of another's.
-
-    Every device prepares the whole batch, so that the anchors can be looked up where they are needed: the
-    pairs of a step are the same however many devices there are.
-    """
-    if world_size == 1:
-        return batch
-    n, left = divmod(len(batch.x), world_size)
-    if left:
-        raise ValueError(f"{len(batch.x)} rows of a batch cannot be shared equally by {world_size} devices.")
-    mine = slice(rank * n, (rank + 1) * n)
-    anchors = None if batch.anchors is None else batch.x[batch.anchors[:, mine]]
-    masked = batch.masked[mine] if batch.masked.ndim else batch.masked
-    return Batch(batch.x[mine], batch.y[mine], anchors, masked)
-
-
-def _epochs_for(
-    net: nn.Module, x: Tensor, y: Tensor, recipe: Recipe, normalise: tuple[Tensor, Tensor] | None
-) -> Epochs:
-    """Return the epochs, with anchors drawn for a network that takes them from its batch."""
-    if isinstance(net, Anchored) and isinstance(net.train_anchors, str) and net.train_anchors in PAIRINGS:
-        return Epochs(
-            x,
-            y,
-            recipe,
-            n_sources=net.encoding.n_anchors,
-            reverse=net.train_anchors == "reverse",
-            mask_rows=net.mask_by == "row",
-            normalise=normalise,
-        )
-    return Epochs(x, y, recipe, n_sources=0, normalise=normalise)
-
-
-@contextmanager
-def _own_randomness(device: torch.device) -> Iterator[None]:
-    """Leave the random state outside as it was."""
-    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-        yield
-
-
 @contextmanager
 def _masking(net: nn.Module, mask: float) -> Iterator[None]:
-    """Let an anchored network mask this often where it pairs a batch by itself."""
+    """Set the mask of an anchored network, for objectives that let it draw its own anchors."""
     if not isinstance(net, Anchored):
         yield
         return
@@ -317,8 +256,19 @@ def _masking(net: nn.Module, mask: float) -> Iterator[None]:
         net.mask = before
 
 
-def fingerprint(*tensors: Tensor) -> str:
-    """Return a hash of the shapes, kinds and values of tensors."""
+def _anchor_options(net: nn.Module) -> dict[str, str]:
+    """Return the options of an anchored network that change its training, but not its weights' shapes."""
+    if not isinstance(net, Anchored):
+        return {}
+    anchors = net.train_anchors
+    return {
+        "mask_by": net.mask_by,
+        "train_anchors": anchors if isinstance(anchors, str) else type(anchors).__name__,
+    }
+
+
+def _hash_of(*tensors: Tensor) -> str:
+    """Return a hash of the shapes, dtypes and values of tensors."""
     digest = hashlib.sha256()
     for tensor in tensors:
         digest.update(f"{tuple(tensor.shape)} {tensor.dtype}".encode())
@@ -327,47 +277,44 @@ def fingerprint(*tensors: Tensor) -> str:
 
 
 def _save(fabric: Fabric, path: Path, content: dict[str, Any]) -> None:
-    """Write a checkpoint under another name first: a run killed while writing leaves the last one whole."""
-    beside = path.with_name(path.name + ".new")
-    fabric.save(beside, content)
+    """Write a checkpoint under another name first: a run killed while writing keeps the last complete one."""
+    temporary = path.with_name(path.name + ".new")
+    fabric.save(temporary, content)
     if fabric.is_global_zero:
-        os.replace(beside, path)
+        os.replace(temporary, path)
     fabric.barrier()
 
 
 def _resume(
-    fabric: Fabric, path: Path, state: dict[str, Any], about: dict[str, Any], net: nn.Module
+    fabric: Fabric, path: Path, state: dict[str, Any], description: dict[str, Any], net: nn.Module
 ) -> History:
-    """Load a checkpoint if there is one, and return the history up to it.
-
-    A file that is refused has changed nothing.
-    """
+    """Load a checkpoint if there is one, and return the history up to it; errors change nothing."""
     if not path.exists():
         return History()
     unreadable = (OSError, EOFError, RuntimeError, LookupError, TypeError, ValueError, AttributeError)
     try:
-        found = fabric.load(path, weights_only=True)
-        recipe, data, history = found["recipe"], found["data"], History(**found["history"])
-        shapes = _shapes(found["net"])
+        content = fabric.load(path, weights_only=True)
+        recipe, data, history = content["recipe"], content["data"], History(**content["history"])
+        shapes = _shapes(content["net"])
     except (*unreadable, pickle.UnpicklingError) as error:
         raise ValueError(f"{path} is no checkpoint of a training run, or a damaged one.") from error
-    different = sorted(key for key, value in about["recipe"].items() if recipe.get(key) != value)
+    different = sorted(key for key, value in description["recipe"].items() if recipe.get(key) != value)
     if different:
         raise ValueError(f"{path} is a checkpoint of another recipe: {', '.join(different)} differ.")
-    if data != about["data"]:
+    if data != description["data"]:
         raise ValueError(f"{path} is a checkpoint of a run on other data.")
     if shapes != _shapes(net.state_dict()):
         raise ValueError(f"{path} is a checkpoint of another network.")
     fabric.load(path, state, weights_only=True)
     for group in state["optimizer"].param_groups:
         if isinstance(group["lr"], Tensor):
-            # It was loaded to the CPU: a CUDA graph would read it there once, and never see it change.
+            # Loaded to the CPU: a CUDA graph would read it there once, and never see it change.
             group["lr"] = group["lr"].to(fabric.device)
     return history
 
 
 def _shapes(weights: dict[str, Any]) -> dict[str, torch.Size | None]:
-    """Return the shapes of what a network holds, but for anchors, which have one only once there are some."""
+    """Return the shapes of a state_dict, except those of anchors, which any network may have."""
     return {
         name: getattr(value, "shape", None) for name, value in weights.items() if not name.endswith("anchors")
     }

@@ -1,18 +1,21 @@
 """Training data that stays on one device, prepared an epoch at a time.
 
-What happens in an epoch (order, augmentation, anchors, masks) follows from the seed and the number of the
-epoch alone: a run that is resumed, and a run on several devices, see the same epochs as any other.
+The seed and the number of an epoch alone determine its order, augmentation, anchors and masks: a run that is
+resumed, and a run on several devices, see the same epochs as any other.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple, Self
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from deltauq.nn.anchored import Anchored
+from deltauq.nn.pairing import PAIRINGS
 from deltauq.nn.training.recipe import Recipe
 
 BORDER = 4
@@ -20,17 +23,17 @@ BORDER = 4
 
 @dataclass(frozen=True)
 class Batch:
-    """What one step sees.
+    """The data of one step.
 
     Attributes
     ----------
     x : tensor of shape (n, ...)
     y : tensor of shape (n, ...)
     anchors : int tensor of shape (e, n), tensor of shape (e, n, ...) or None
-        For each of the e anchors in a tuple, the row of the batch that every row takes it from, or the
-        anchors themselves; None for a network that is not anchored, or finds its anchors by itself.
+        The e anchors of each row's tuple, as rows of the batch or as inputs; None for a network that is not
+        anchored, or draws its anchors itself.
     masked : bool tensor of shape (), or (n,)
-        Whether the anchors are hidden in this step, all of them or row by row.
+        Whether the anchors are masked in this step, all of them or row by row.
     """
 
     x: Tensor
@@ -40,80 +43,90 @@ class Batch:
 
 
 Objective = Callable[[nn.Module, Batch], Tensor]
-"""Gives the loss of a network on a batch, a scalar tensor."""
+"""Returns the loss of a network on a batch, a scalar tensor."""
 
 
 @dataclass(frozen=True)
-class Order:
-    """What chance decides about one epoch, on the CPU: a block of equal batches, and a smaller last one.
+class BatchPairing:
+    """How the rows of a batch get their anchors.
 
     Attributes
     ----------
-    rows : list of int tensors of shape (steps, B)
-    sources : list of int tensors of shape (steps, e, B)
-    masked : list of bool tensors of shape (steps,), or (steps, B)
+    n_sources : int
+        Anchors in a tuple, which are other rows of the batch; 0 for none.
+    reverse : bool
+        Pair a batch with itself in reverse order.
+    mask_rows : bool
+        Mask the anchors of single rows instead of those of whole batches.
     """
 
-    rows: list[Tensor]
-    sources: list[Tensor]
-    masked: list[Tensor]
+    n_sources: int = 0
+    reverse: bool = False
+    mask_rows: bool = False
+
+    @classmethod
+    def of(cls, net: nn.Module) -> Self:
+        """Return the pairing of a network; none if it is not anchored, or draws its anchors from a prior."""
+        if not isinstance(net, Anchored) or net.train_anchors not in PAIRINGS:
+            return cls()
+        return cls(net.encoding.n_anchors, net.train_anchors == "reverse", net.mask_by == "row")
+
+
+class OrderBlock(NamedTuple):
+    """Steps of equal batch size: rows of shape (steps, B), anchors (steps, e, B), masks (steps,[ B])."""
+
+    rows: Tensor
+    sources: Tensor
+    masked: Tensor
 
 
 def draw_order(
-    n: int,
-    batch_size: int,
-    epoch: int,
-    seed: int,
-    *,
-    n_sources: int,
-    reverse: bool,
-    mask: float,
-    mask_rows: bool = False,
-    drop_last: bool,
-) -> Order:
-    """Draw the order of an epoch.
+    n: int, recipe: Recipe, epoch: int, pairing: BatchPairing, *, drop_last: bool
+) -> list[OrderBlock]:
+    """Draw the batches of an epoch, their anchors and masks, on the CPU.
 
-    Rows are shuffled and cut into batches. Anchors are other rows of the batch: a random cycle through all of
-    them, followed 1, 2, ... steps; rows being in random order already, the cycle is a shift. Or the batch in
-    reverse order, as in the paper, and what lies 1, 2, ... steps from it.
+    Rows are shuffled and cut into batches. Their anchors are the rows 1, 2, ... steps further in the batch,
+    which is in random order already; or the batch in reverse order, as in the paper, and the rows 1, 2, ...
+    steps from there.
 
     Parameters
     ----------
-    n, batch_size, epoch, seed : int
-    n_sources : int
-        Anchors in a tuple.
-    reverse : bool
-    mask : float
-    mask_rows : bool, default=False
-        Hide the anchors of single rows instead of those of whole batches.
+    n : int
+        Number of rows.
+    recipe : Recipe
+    epoch : int
+    pairing : BatchPairing
     drop_last : bool
-        Leave out an incomplete last batch, unless it is the only one. One too small to hold the anchors of
-        its rows is always left out: its rows would meet themselves.
+        Leave out an incomplete last batch, unless it is the only one. It is always left out if it is too
+        small to contain the anchors of its rows.
 
     Returns
     -------
-    order : Order
+    blocks : list of one or two OrderBlock
+        All complete batches, and the incomplete one.
     """
-    generator = torch.Generator().manual_seed(derive_seed(seed, epoch))
+    generator = torch.Generator().manual_seed(derive_seed(recipe.seed, epoch))
     shuffled = torch.randperm(n, generator=generator)
-    size = min(batch_size, n)
+    size = min(recipe.batch_size, n)
     whole = n // size * size
-    blocks = [shuffled[:whole].view(-1, size)]
-    if n - whole > n_sources and not drop_last:
-        blocks.append(shuffled[whole:].view(1, -1))
-    sources, masked = [], []
-    for block in blocks:
+    rows = [shuffled[:whole].view(-1, size)]
+    if n - whole > pairing.n_sources and not drop_last:
+        rows.append(shuffled[whole:].view(1, -1))
+    blocks = []
+    for block in rows:
         steps, width = block.shape
-        here = torch.arange(width)
-        first, here = (0, here.flip(0)) if reverse else (1, here)
-        shifts = [here.roll(k) for k in range(first, first + n_sources)]
-        sources.append(torch.stack(shifts or [here]).expand(steps, -1, width))
-        masked.append(torch.rand((steps, width) if mask_rows else (steps,), generator=generator) < mask)
-    return Order(blocks, sources, masked)
+        positions, first = torch.arange(width), 1
+        if pairing.reverse:
+            positions, first = positions.flip(0), 0
+        sources = [positions.roll(first + k) for k in range(max(1, pairing.n_sources))]
+        shape = (steps, width) if pairing.mask_rows else (steps,)
+        masked = torch.rand(shape, generator=generator) < recipe.mask
+        blocks.append(OrderBlock(block, torch.stack(sources).expand(steps, -1, width), masked))
+    return blocks
 
 
 class Epochs:
-    """Inputs and targets on one device, given out in batches.
+    """Inputs and targets on one device, in batches.
 
     Parameters
     ----------
@@ -121,12 +134,7 @@ class Epochs:
         Float, or uint8 images of shape (n, channels, height, width), which are divided by 255.
     y : tensor of shape (n, ...)
     recipe : Recipe
-    n_sources : int, default=1
-        Anchors in a tuple; 0 for none.
-    reverse : bool, default=False
-        Pair a batch with itself in reverse order.
-    mask_rows : bool, default=False
-        Hide the anchors of single rows instead of those of whole batches.
+    pairing : BatchPairing
     normalise : (mean, std), optional
         Of the channels of images in [0, 1].
     """
@@ -136,10 +144,7 @@ class Epochs:
         x: Tensor,
         y: Tensor,
         recipe: Recipe,
-        *,
-        n_sources: int = 1,
-        reverse: bool = False,
-        mask_rows: bool = False,
+        pairing: BatchPairing,
         normalise: tuple[Tensor, Tensor] | None = None,
     ) -> None:
         if len(x) != len(y) or len(x) == 0:
@@ -147,56 +152,36 @@ class Epochs:
         if recipe.augment and x.ndim != 4:
             raise ValueError(f"augmentation needs images of shape (n, channels, h, w), got {tuple(x.shape)}.")
         size = min(recipe.batch_size, len(x))
-        if size <= n_sources:
+        if size <= pairing.n_sources:
             raise ValueError(
-                f"batches of {size} row(s) are too small for {n_sources} other row(s) to be anchors."
+                f"batches of {size} row(s) are too small for {pairing.n_sources} other row(s) to be anchors."
             )
-        self.x, self.y, self.recipe = x, y, recipe
-        self.n_sources, self.reverse, self.mask_rows = n_sources, reverse, mask_rows
-        self.normalise = normalise
+        self.x, self.y, self.recipe, self.pairing, self.normalise = x, y, recipe, pairing, normalise
 
     def steps(self, *, drop_last: bool) -> int:
         """Return the number of batches in an epoch."""
         whole, left = divmod(len(self.x), min(self.recipe.batch_size, len(self.x)))
-        return whole + (left > self.n_sources and not drop_last)
+        return whole + (left > self.pairing.n_sources and not drop_last)
 
     def batches(self, epoch: int, *, drop_last: bool) -> Iterator[Batch]:
-        """Yield the batches of an epoch.
-
-        Parameters
-        ----------
-        epoch : int
-        drop_last : bool
-        """
-        recipe, device = self.recipe, self.x.device
-        order = draw_order(
-            len(self.x),
-            recipe.batch_size,
-            epoch,
-            recipe.seed,
-            n_sources=self.n_sources,
-            reverse=self.reverse,
-            mask=recipe.mask,
-            mask_rows=self.mask_rows,
-            drop_last=drop_last,
-        )
-        rows = torch.cat([block.reshape(-1) for block in order.rows]).to(device)
+        """Yield the batches of an epoch; see `draw_order` for `drop_last`."""
+        device = self.x.device
+        order = draw_order(len(self.x), self.recipe, epoch, self.pairing, drop_last=drop_last)
+        rows = torch.cat([block.rows.reshape(-1) for block in order]).to(device)
         x, y = self._inputs(rows, epoch), self.y[rows]
         start = 0
-        for block, sources, masked in zip(order.rows, order.sources, order.masked, strict=True):
-            sources, masked = sources.to(device), masked.to(device)
-            for step in range(len(block)):
-                end = start + block.shape[1]
-                anchors = sources[step] if self.n_sources else None
-                yield Batch(x[start:end], y[start:end], anchors, masked[step])
+        for block in order:
+            for sources, masked in zip(block.sources.to(device), block.masked.to(device), strict=True):
+                end = start + block.rows.shape[1]
+                yield Batch(x[start:end], y[start:end], sources if self.pairing.n_sources else None, masked)
                 start = end
 
     def inputs(self, n: int | None = None) -> Tensor:
-        """Return all inputs or the first n, not augmented, as the network is to see them."""
+        """Return all inputs or the first n, as the network takes them, but not augmented."""
         return as_inputs(self.x[:n], self.normalise, channels_last=self.recipe.channels_last)
 
     def _inputs(self, rows: Tensor, epoch: int) -> Tensor:
-        """Return the inputs of an epoch, in its order, as the network is to see them."""
+        """Return the inputs of an epoch, in its order, as the network takes them."""
         if self.recipe.augment:
             generator = torch.Generator(self.x.device).manual_seed(derive_seed(self.recipe.seed, epoch) + 1)
             x = crop_and_flip(self.x, rows, generator)
@@ -206,7 +191,7 @@ class Epochs:
 
 
 def as_inputs(x: Tensor, normalise: tuple[Tensor, Tensor] | None, *, channels_last: bool) -> Tensor:
-    """Return inputs as floats: bytes in [0, 1], then normalised by channel where asked.
+    """Return inputs as floats: bytes divided by 255, then normalised by channel.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Steps of gradient descent: taken as they come, or recorded once and replayed on a GPU."""
+"""Steps of gradient descent: run one by one, or recorded once and replayed on a GPU."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Step:
         self.fabric, self.net, self.optimizer, self.objective = fabric, net, optimizer, objective
 
     def __call__(self, batch: Batch) -> Tensor:
-        """Take one step on a batch and return its loss."""
+        """Run one step on a batch and return its loss."""
         self.optimizer.zero_grad(set_to_none=True)
         loss = self.objective(self.net, batch)
         self.fabric.backward(loss)
@@ -28,15 +28,15 @@ class Step:
         return loss.detach()
 
 
-class PairingWatch:
-    """Sees whether an anchored network is ever asked in training without being told its anchors.
+class AnchorMonitor:
+    """Notices whether an anchored network is ever called in training without anchors.
 
-    It draws some itself then, which cannot be drawn anew when a step is replayed.
+    It then draws some itself, which a replayed step could not repeat.
 
     Parameters
     ----------
     module : Module
-        The network, or what wraps it.
+        The network, or its wrapper.
     """
 
     def __init__(self, module: nn.Module) -> None:
@@ -48,30 +48,30 @@ class PairingWatch:
 
 
 class GraphedStep:
-    """A step that is recorded once as a CUDA graph and replayed from then on, without a word from the CPU."""
+    """A step that is recorded as a CUDA graph after a few plain steps, and replayed from then on."""
 
-    def __init__(self, step: Step, watch: PairingWatch | None) -> None:
-        self.step, self.watch = step, watch
-        self.taken = 0
+    def __init__(self, step: Step, monitor: AnchorMonitor | None) -> None:
+        self.step, self.monitor = step, monitor
+        self.n_steps = 0
         self.graph: torch.cuda.CUDAGraph | None = None
         self.stream = torch.cuda.Stream()
 
     def __call__(self, batch: Batch) -> Tensor:
-        """Take one step on a batch and return its loss."""
-        if self.taken < WARMUP_STEPS:
+        """Run one step on a batch and return its loss."""
+        if self.n_steps < WARMUP_STEPS:
             # Allocations and lazy initialisation have to be over before anything is recorded.
-            self.taken += 1
+            self.n_steps += 1
             self.stream.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(self.stream):
                 loss = self.step(batch)
             torch.cuda.current_stream().wait_stream(self.stream)
             return loss
-        if self.watch is not None and self.watch.drawn:
+        if self.monitor is not None and self.monitor.drawn:
             return self.step(batch)
         if self.graph is None:
             self._record(batch)
-        for static, given in zip(_tensors(self.batch), _tensors(batch), strict=True):
-            static.copy_(given)
+        for static, new in zip(_tensors(self.batch), _tensors(batch), strict=True):
+            static.copy_(new)
         assert self.graph is not None
         self.graph.replay()
         return self.loss
