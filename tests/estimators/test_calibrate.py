@@ -1,7 +1,5 @@
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from sklearn.datasets import load_diabetes
 from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
 from sklearn.linear_model import LinearRegression, Ridge
@@ -9,7 +7,6 @@ from sklearn.neighbors import KNeighborsRegressor
 from sklearn.tree import DecisionTreeRegressor
 
 from deltauq import AnchoredRegressor
-from deltauq.estimators._scale import unit_rms_scale
 
 
 def z_rms(model, seed):
@@ -41,10 +38,10 @@ def test_the_documented_example_is_calibrated():
     assert 0.85 < z_rms(AnchoredRegressor(RandomForestRegressor(5), calibrate="cv"), seed=0) < 1.15
 
 
-def test_a_spread_that_is_often_zero_is_floored():
+def test_delta_is_positive_where_the_spread_is_often_zero():
     model = AnchoredRegressor(KNeighborsRegressor(), n_anchors=30, n_train_anchors=30, calibrate="cv")
     assert 0.75 < np.mean([z_rms(model, seed) for seed in range(3)]) < 1.25
-    assert model.std_floor_ > 0
+    assert model.delta_ > 0
 
 
 def test_only_the_returned_std_is_scaled(table):
@@ -57,27 +54,26 @@ def test_only_the_returned_std_is_scaled(table):
     np.testing.assert_array_equal(raw.predict(fresh), fitted.predict(fresh))
     np.testing.assert_allclose(given_.predict(fresh, return_std=True)[1], 2.5 * raw.posterior(fresh).std)
     np.testing.assert_allclose(
-        fitted.predict(fresh, return_std=True)[1], fitted.scale_ * raw.posterior(fresh).std
+        fitted.predict(fresh, return_std=True)[1],
+        fitted.scale_ * (raw.posterior(fresh).std + fitted.delta_),
     )
     assert (raw.scale_, given_.scale_) == (1.0, 2.5)
+    assert (raw.delta_, given_.delta_) == (0.0, 0.0)
 
 
-@given(seed=st.integers(0, 1000), factor=st.floats(0.01, 100))
-def test_the_scale_makes_z_scores_unit_and_follows_the_units(seed, factor):
-    rng = np.random.default_rng(seed)
-    stds = rng.lognormal(size=(50, 2))
-    residuals = stds * rng.normal(size=(50, 2)) * [1.0, 7.0]
-    weights = rng.random(50)
-    scale, floor = unit_rms_scale(residuals, stds, weights)
-    z = residuals / (scale * np.maximum(stds, floor))
-    np.testing.assert_allclose(np.average(z**2, axis=0, weights=weights), 1.0)
-    scaled, _ = unit_rms_scale(factor * residuals, stds, weights)
-    np.testing.assert_allclose(scaled, factor * scale)
+@pytest.mark.parametrize("base", [KNeighborsRegressor(), RandomForestRegressor(3, random_state=0)])
+def test_scale_and_delta_have_the_unit_of_the_target(base, table):
+    X, y = table
+    model, scaled = (
+        AnchoredRegressor(base, calibrate="cv", random_state=0).fit(X, factor * y) for factor in (1.0, 8.0)
+    )
+    np.testing.assert_allclose([scaled.scale_, scaled.delta_], [model.scale_, 8 * model.delta_], rtol=0.01)
 
 
-def test_without_any_spread_the_typical_error_is_the_error_bar():
-    scale, floor = unit_rms_scale(np.array([[3.0], [-4.0]]), np.zeros((2, 1)), np.ones(2))
-    np.testing.assert_allclose(scale * floor, np.sqrt(12.5))
+def test_a_constant_target_has_no_uncertainty(table):
+    X, _ = table
+    model = AnchoredRegressor(DecisionTreeRegressor(), calibrate="cv", random_state=0).fit(X, np.ones(60))
+    np.testing.assert_array_equal(model.predict(X, return_std=True)[1], 0.0)
 
 
 def test_rounding_is_not_taken_for_a_spread():

@@ -9,7 +9,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeRegressor
-from sklearn.utils.validation import has_fit_parameter
 
 from deltauq import AnchoredClassifier, AnchoredRegressor
 
@@ -49,8 +48,6 @@ def test_a_base_without_weights_says_so(base, table):
     model = AnchoredRegressor(base)
     with pytest.raises(TypeError, match=r"sample_weight.*KNeighborsRegressor\.fit does not take it"):
         model.fit(X, y, sample_weight=np.ones(60))
-    assert not has_fit_parameter(model, "sample_weight")
-    assert has_fit_parameter(AnchoredRegressor(Ridge()), "sample_weight")
     assert model.fit(X, y, sample_weight=None).predict(X).shape == (60,)
 
 

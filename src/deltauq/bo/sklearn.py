@@ -70,7 +70,7 @@ class SklearnSurrogate(SampledSurrogate):
         posterior = model.posterior(_as_numpy(x), return_samples=True)
         deviations = posterior.samples - posterior.samples.mean(0)
         std = posterior.std
-        scaled = model.scale_ * np.maximum(std, model.std_floor_)
+        scaled = model.calibrated_std(std)
         # Where all anchors agree there is nothing to scale.
         factor = np.divide(scaled, std, out=np.ones_like(std), where=std > 0)
         values = posterior.mean + factor * deviations

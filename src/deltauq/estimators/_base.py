@@ -1,43 +1,42 @@
-"""What both anchored estimators share: the constructor's words and the path from rows to posterior."""
+"""Base class of the anchored estimators: parameters, fit, posterior."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from numbers import Integral, Real
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn import get_config
-from sklearn.base import BaseEstimator, MetaEstimatorMixin
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, is_regressor
 from sklearn.utils import check_array, check_random_state, get_tags
+from sklearn.utils._param_validation import HasMethods, Interval, InvalidParameterError, StrOptions
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import _check_feature_names, _check_sample_weight, check_is_fitted, column_or_1d
 
-from deltauq.calibration.scaling import permuted_features, significant_std, typical_std
-from deltauq.core import Posterior, get_encoding, get_prior
+from deltauq.calibration.scaling import choose_delta, permuted_features, significant_std, typical_std
+from deltauq.core import Encoding, Posterior, get_encoding, get_prior
+from deltauq.core.anchors import PRIORS
+from deltauq.core.encoding import ENCODINGS
 from deltauq.estimators._delta_model import DeltaModel, Recipe
 from deltauq.estimators._readout import Readout
 from deltauq.estimators._rows import N_FOLDS, TrainingRows, folds
-from deltauq.estimators._scale import unit_rms_scale
 from deltauq.estimators.base_estimators import (
     accepts_nan,
     fit_plain,
     is_estimator,
     prepare_base,
-    prepare_plain,
     refuse_column_choices,
+    seed,
     tags_of,
 )
 from deltauq.estimators.validation import (
-    FitLikeBase,
     advise_on_nan,
     all_or_nothing,
     refuse_dates,
     refuse_means_of_nan,
     refuse_text,
-    require_choice,
-    require_count,
-    require_positive,
     validate_input,
     warn_if_alone,
 )
@@ -45,7 +44,20 @@ from deltauq.utils.formatting import ShortRepr, shown
 
 
 class BaseAnchored(ShortRepr, MetaEstimatorMixin, BaseEstimator):
-    """A base model trained on (anchor, input − anchor) and marginalised over anchors."""
+    """A base estimator trained on (anchor, input − anchor) and marginalised over anchors."""
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        "estimator": "no_validation",  # checked by `_check_base`
+        "n_anchors": [Interval(Integral, 1, None, closed="left")],
+        "n_train_anchors": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
+        "pairing": [StrOptions({"shared", "random"})],
+        "encoding": [StrOptions(set(ENCODINGS)), Encoding],
+        "anchors": [StrOptions(set(PRIORS)), "array-like", HasMethods("draw")],
+        "center": [StrOptions({"anchored", "estimator"})],
+        "calibrate": [None, StrOptions({"cv"}), Interval(Real, 0, None, closed="neither")],
+        "random_state": ["random_state"],
+        "n_jobs": [None, Integral],
+    }
 
     def __init__(
         self,
@@ -72,26 +84,26 @@ class BaseAnchored(ShortRepr, MetaEstimatorMixin, BaseEstimator):
         self.random_state = random_state
         self.n_jobs = n_jobs
 
-    # -- what a regressor and a classifier do differently ------------------------------------------
+    # -- what differs between regression and classification ----------------------------------------
 
     def _default_estimator(self) -> BaseEstimator:
-        """Return the base used when none is given."""
+        """Return the base estimator used when none is given."""
         raise NotImplementedError
 
     def _read_target(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
-        """Return the target to train on, the stratum of each row, and fitted attributes to keep."""
+        """Return the target to train on, the stratum of each row, and fitted attributes to set."""
         raise NotImplementedError
 
     def _readout(self) -> Readout:
-        """Return how the base's answers become numbers."""
+        """Return how predictions of the base estimator become numbers."""
         raise NotImplementedError
 
     def _center_outputs(self, plain: BaseEstimator, X: np.ndarray) -> np.ndarray:
-        """Return the plain model's outputs, of shape (n, o)."""
+        """Return the outputs of the model without anchors, of shape (n, o)."""
         raise NotImplementedError
 
     def _observed_outputs(self, y: np.ndarray) -> np.ndarray:
-        """Return what the outputs should have been, of shape (n, o)."""
+        """Return the targets in the form of the outputs, of shape (n, o)."""
         raise NotImplementedError
 
     def _fold_strata(self, data: TrainingRows) -> np.ndarray:
@@ -99,32 +111,33 @@ class BaseAnchored(ShortRepr, MetaEstimatorMixin, BaseEstimator):
         raise NotImplementedError
 
     def _fit_readout(self, recipe: Recipe, data: TrainingRows, rng: np.random.Generator) -> None:
-        """Fit what the readout needs beyond the base; nothing by default."""
+        """Fit what the readout needs beyond the base estimator; nothing by default."""
 
     # -- fitting -----------------------------------------------------------------------------------
 
-    @FitLikeBase
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, **fit_params: Any) -> BaseAnchored:
-        """Train the base on pairs of rows and anchors.
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, **fit_params: Any) -> Self:
+        """Train the base estimator on pairs of rows and anchors.
 
         Parameters
         ----------
         X : array-like of shape (n, d)
-            May hold missing values (NaN) if the base accepts them.
+            Training rows. They may contain missing values (NaN) if the base estimator accepts them.
         y : array-like of shape (n,) or (n, o)
+            Targets.
         sample_weight : array-like of shape (n,), optional
-            A pair weighs the product of its row's and its anchor's weights. Where anchors are drawn (fewer
-            than rows, or by ``pairing="random"``) they are drawn by weight, and the pair weighs what its
-            row does.
+            Weights of the rows, if the base estimator takes weights. The weight of a pair is the product of
+            the weights of its row and its anchor. Where anchors are drawn (fewer than rows, or with
+            ``pairing="random"``) they are drawn by weight, and a pair has the weight of its row.
         **fit_params : dict
-            Metadata for the base's `fit`; needs scikit-learn's metadata routing switched on.
+            Metadata for the `fit` of the base estimator; requires scikit-learn's metadata routing.
 
         Returns
         -------
         self
         """
         with all_or_nothing(self):
-            self._check_words()
+            self._validate_params()
+            self._check_base(self._base())
             data = self._read(X, y, sample_weight, self._route(fit_params))
             random_state = check_random_state(self.random_state)
             recipe = self._recipe(random_state)
@@ -133,41 +146,41 @@ class BaseAnchored(ShortRepr, MetaEstimatorMixin, BaseEstimator):
             train_rng, readout_rng, fold_rng = rng.spawn(3)
             self.encoding_ = recipe.encoding
             # Calibration fits N_FOLDS times on all folds but one: with this fit, the work of N_FOLDS fits.
-            n_fits = N_FOLDS if isinstance(self.calibrate, str) else 1
+            n_fits = N_FOLDS if self.calibrate == "cv" else 1
             model = _train(recipe, data, train_rng, n_fits)
             self.estimator_, self.anchors_ = model.estimator, model.anchors
             warn_if_alone(self.anchors_)
             self._fit_readout(recipe, data, readout_rng)
-            plain = prepare_plain(self._base(), random_state)
+            plain = seed(self._base(), random_state)
             if self.center == "estimator":
                 self.center_ = fit_plain(plain, data)
-            self.scale_, self.std_floor_ = self._fit_scale(recipe, model, plain, data, fold_rng)
+            self.scale_, self.delta_ = 1.0, 0.0
+            if self.calibrate == "cv":
+                self.scale_, self.delta_ = self._fit_scale(recipe, model, plain, data, fold_rng)
+            elif self.calibrate is not None:
+                self.scale_ = float(self.calibrate)
         return self
 
     def _base(self) -> BaseEstimator:
         return self._default_estimator() if self.estimator is None else self.estimator
 
-    def _check_words(self) -> None:
-        """Refuse values of the constructor that mean nothing, naming the argument."""
-        require_count("n_anchors", self.n_anchors)
-        if not (isinstance(self.n_train_anchors, str) and self.n_train_anchors == "auto"):
-            require_count("n_train_anchors", self.n_train_anchors, 'or "auto"')
-        require_choice("pairing", self.pairing, ("shared", "random"))
-        require_choice("center", self.center, ("anchored", "estimator"))
-        if not (self.calibrate is None or (isinstance(self.calibrate, str) and self.calibrate == "cv")):
-            require_positive("calibrate", self.calibrate, 'None, "cv" or')
-        self._check_base(self._base())
+    def _validate_params(self) -> None:
+        """Validate the parameters. Errors show arrays by their shape, not by their values."""
+        try:
+            super()._validate_params()
+        except InvalidParameterError as error:
+            constraint, name = str(error).partition(" Got ")[0], str(error).split("'")[1]
+            raise InvalidParameterError(f"{constraint} Got {shown(getattr(self, name))} instead.") from None
 
     def _check_base(self, base: Any) -> None:
-        """Refuse a base that cannot be one, before anything is looked at."""
         if not is_estimator(base):
             raise TypeError(
                 "estimator must be a scikit-learn estimator, with get_params, set_params, fit and predict, "
                 f"got {shown(base)}."
             )
-        ours, theirs = get_tags(self).estimator_type, tags_of(base).estimator_type
-        if theirs not in (ours, None) or not (theirs or hasattr(base, "predict")):
-            raise TypeError(f"estimator must be a {ours}, got {shown(base)}.")
+        expected, actual = get_tags(self).estimator_type, tags_of(base).estimator_type
+        if actual not in (expected, None) or not (actual or hasattr(base, "predict")):
+            raise TypeError(f"estimator must be a {expected}, got {shown(base)}.")
         refuse_column_choices(base)
 
     def _read(self, X: Any, y: Any, sample_weight: Any, metadata: dict[str, Any]) -> TrainingRows:
@@ -207,12 +220,8 @@ class BaseAnchored(ShortRepr, MetaEstimatorMixin, BaseEstimator):
         data: TrainingRows,
         rng: np.random.Generator,
     ) -> tuple[Any, Any]:
-        """Return the factor on σ, and the floor under it, that `calibrate` asks for."""
-        if self.calibrate is None:
-            return 1.0, 0.0
-        if self.calibrate != "cv":
-            return float(self.calibrate), 0.0
-        probes = permuted_features(data.X, rng)
+        """Return the factor that gives z-scores unit RMS in folds of the training rows, and δ."""
+        inputs = permuted_features(data.X, rng)
 
         def fold_errors(
             train: np.ndarray, test: np.ndarray, fold_rng: np.random.Generator
@@ -222,16 +231,18 @@ class BaseAnchored(ShortRepr, MetaEstimatorMixin, BaseEstimator):
             mean = posterior.mean
             if self.center == "estimator":
                 mean = self._center_outputs(fit_plain(plain, data.take(train)), data.X[test])
-            typical = typical_std(self._posterior_of(fold, probes))
-            return self._observed_outputs(data.y[test]) - mean, significant_std(posterior) / typical
+            typical = typical_std(self._posterior_of(fold, inputs))
+            return np.abs(self._observed_outputs(data.y[test]) - mean), significant_std(posterior) / typical
 
-        rows, errors = self._over_folds(fold_errors, self._fold_strata(data), rng)
-        residuals, stds = (np.concatenate(parts)[np.argsort(rows)] for parts in zip(*errors, strict=True))
-        weights = np.ones(len(data)) if data.weights is None else data.weights
-        scale, floor = unit_rms_scale(residuals, stds, weights)
-        typical = typical_std(self._posterior_of(model, probes))
-        scale, floor = scale / typical, floor * typical
-        return (float(scale[0]), float(floor[0])) if len(scale) == 1 else (scale, floor)
+        rows, results = self._over_folds(fold_errors, self._fold_strata(data), rng)
+        errors, std = (np.concatenate(parts)[np.argsort(rows)] for parts in zip(*results, strict=True))
+        delta = choose_delta(errors, std, data.weights)
+        scale = np.sqrt(np.average((errors / (std + delta)) ** 2, axis=0, weights=data.weights))
+        # Without any error there is nothing to fit a scale to.
+        delta, scale = np.where(scale > 0, delta, 0.0), np.where(scale > 0, scale, 1.0)
+        typical = typical_std(self._posterior_of(model, inputs))
+        scale, delta = scale / typical, delta * typical
+        return (float(scale[0]), float(delta[0])) if len(scale) == 1 else (scale, delta)
 
     def _over_folds(
         self, task: Callable[..., Any], strata: np.ndarray, rng: np.random.Generator
@@ -261,32 +272,40 @@ class BaseAnchored(ShortRepr, MetaEstimatorMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n, d)
+            Inputs.
         return_samples : bool, default=False
-            Also keep the K outputs behind them; memory then grows with K.
+            Whether to keep the K predictions as well; memory then grows with K.
 
         Returns
         -------
         posterior : Posterior
-            With ``center="estimator"`` the mean is the plain model's prediction.
+            Arrays of shape (n,) or (n, o) in regression, and (n, c) in classification, where the classes of
+            several outputs follow one another. With ``center="estimator"`` the mean is the prediction of the
+            model without anchors.
         """
         check_is_fitted(self)
         with advise_on_nan(self):
             X = validate_input(self, X)
             model = DeltaModel(self.estimator_, self.encoding_, self.anchors_)
-            raw = self._posterior_of(model, X, return_samples)
+            result = self._posterior_of(model, X, return_samples)
+            mean, var, samples = result.mean, result.var, result.samples
             if hasattr(self, "center_"):
-                return Posterior(self._center_outputs(self.center_, X), raw.var, samples=raw.samples)
-            return raw
+                mean = self._center_outputs(self.center_, X)
+        if is_regressor(self) and self._single_output:
+            samples = None if samples is None else samples[..., 0]
+            return Posterior(mean[:, 0], var[:, 0], samples=samples)
+        return Posterior(mean, var, samples=samples)
 
     def _posterior_of(self, model: DeltaModel, X: np.ndarray, keep_samples: bool = False) -> Posterior:
         return model.posterior(X, self._readout(), keep_samples=keep_samples, n_jobs=self.n_jobs)
 
-    def set_anchors(self, anchors: Any) -> BaseAnchored:
-        """Predict with other anchors from now on, without training again; `scale_` stays as it is.
+    def set_anchors(self, anchors: Any) -> Self:
+        """Replace the anchors used to predict, without training again; `scale_` and `delta_` are kept.
 
         Parameters
         ----------
         anchors : array-like of shape (K, d)
+            Rows like those of X.
 
         Returns
         -------
@@ -297,12 +316,22 @@ class BaseAnchored(ShortRepr, MetaEstimatorMixin, BaseEstimator):
         warn_if_alone(self.anchors_)
         return self
 
-    def _scaled_std(self, std: np.ndarray) -> np.ndarray:
-        """Return calibrated standard deviations, of the shape of `std`."""
-        return self.scale_ * np.maximum(std, self.std_floor_)
+    def calibrated_std(self, std: np.ndarray) -> np.ndarray:
+        """Return ``scale_ * (std + delta_)``, the calibrated form of the standard deviations of `posterior`.
+
+        Parameters
+        ----------
+        std : array of shape (n,), (n, o) or (n, c)
+            Standard deviations over anchors.
+
+        Returns
+        -------
+        std : array of the same shape
+        """
+        return self.scale_ * (std + self.delta_)
 
     def _check_anchors(self, anchors: Any) -> np.ndarray:
-        """Return the user's anchors as a float64 array of shape (K, d)."""
+        """Return the given anchors as a float64 array of shape (K, d)."""
         if hasattr(anchors, "columns"):
             _check_feature_names(self, anchors, reset=False)
         refuse_dates("anchors", anchors)
@@ -324,7 +353,7 @@ class BaseAnchored(ShortRepr, MetaEstimatorMixin, BaseEstimator):
             raise ValueError(f"anchors have {values.shape[1]} features, but X has {self.n_features_in_}.")
         return values
 
-    # -- scikit-learn's contracts ------------------------------------------------------------------
+    # -- tags and metadata routing -----------------------------------------------------------------
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -335,19 +364,22 @@ class BaseAnchored(ShortRepr, MetaEstimatorMixin, BaseEstimator):
         if tags.regressor_tags is not None and base.regressor_tags is not None:
             tags.regressor_tags.poor_score = base.regressor_tags.poor_score
         if tags.classifier_tags is not None and base.classifier_tags is not None:
-            tags.classifier_tags.poor_score = base.classifier_tags.poor_score
-            tags.classifier_tags.multi_class = base.classifier_tags.multi_class
-            tags.classifier_tags.multi_label = base.classifier_tags.multi_label
+            tags.classifier_tags = base.classifier_tags
         return tags
 
     def get_metadata_routing(self) -> MetadataRouter:
-        """Return what metadata this estimator and its base ask for."""
+        """Return the metadata routing of this estimator and its base estimator.
+
+        Returns
+        -------
+        routing : MetadataRouter
+        """
         mapping = MethodMapping().add(caller="fit", callee="fit")
         router = MetadataRouter(owner=self).add_self_request(self)
         return router.add(estimator=self._base(), method_mapping=mapping)
 
     def _route(self, fit_params: dict[str, Any]) -> dict[str, Any]:
-        """Return the metadata that goes to the base's `fit`."""
+        """Return the metadata for the `fit` of the base estimator."""
         if not fit_params:
             return {}
         if not get_config()["enable_metadata_routing"]:
@@ -358,7 +390,7 @@ class BaseAnchored(ShortRepr, MetaEstimatorMixin, BaseEstimator):
 
 
 def _train(recipe: Recipe, data: TrainingRows, rng: np.random.Generator, n_fits: int) -> DeltaModel:
-    """Train, and say what to do when the base cannot fit several outputs."""
+    """Train; the error for a base estimator that predicts one output only says what to do."""
     try:
         return recipe.train(data, rng, n_fits=n_fits)
     except ValueError as error:

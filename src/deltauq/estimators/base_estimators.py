@@ -72,8 +72,7 @@ def prepare_base(estimator: BaseEstimator, random_state: np.random.RandomState) 
     -------
     base : scikit-learn estimator, unfitted
     """
-    base = clone(estimator)
-    seed(base, random_state)
+    base = seed(estimator, random_state)
     for part in _parts(base):
         _switch_off_internal_validation(part)
     if _last_step(base).get_params(deep=False).get("probability") is True:
@@ -88,13 +87,6 @@ def fit_plain(plain: BaseEstimator, data: TrainingRows) -> BaseEstimator:
     if data.weights is not None:
         keywords[weight_keyword(plain)] = data.weights
     return clone(plain).fit(data.X, data.y, **keywords)
-
-
-def prepare_plain(estimator: BaseEstimator, random_state: np.random.RandomState) -> BaseEstimator:
-    """Return a seeded clone of the user's model, otherwise as it is."""
-    plain = clone(estimator)
-    seed(plain, random_state)
-    return plain
 
 
 def class_weight_of(base: BaseEstimator) -> Any:
@@ -149,15 +141,6 @@ def weight_keyword(base: BaseEstimator) -> str:
     if has_fit_parameter(base, "sample_weight") or takes_any_keyword(base.fit):
         return "sample_weight"
     raise TypeError(f"sample_weight was given, but {type(base).__name__}.fit does not take it.")
-
-
-def takes_weights(base: BaseEstimator) -> bool:
-    """Tell whether the base can be fitted with sample weights."""
-    try:
-        weight_keyword(base)
-    except TypeError:
-        return False
-    return True
 
 
 def accepts(method: Any, keyword: str) -> bool:
@@ -275,14 +258,15 @@ def encoding_advice(columns: Sequence[Any] = ()) -> str:
     return f"make_pipeline({encoder}, <anchored estimator>)"
 
 
-def seed(base: BaseEstimator, random_state: np.random.RandomState) -> None:
-    """Give every random state left at None a seed of ours, in a fixed order."""
+def seed(estimator: BaseEstimator, random_state: np.random.RandomState) -> BaseEstimator:
+    """Return a clone with a seed for every random state left at None, drawn in a fixed order."""
+    seeded = clone(estimator)
     unset = sorted(
         name
-        for name, value in base.get_params(deep=True).items()
+        for name, value in seeded.get_params(deep=True).items()
         if value is None and (name == "random_state" or name.endswith("__random_state"))
     )
-    base.set_params(**{name: int(random_state.randint(np.iinfo(np.int32).max)) for name in unset})
+    return seeded.set_params(**{name: int(random_state.randint(np.iinfo(np.int32).max)) for name in unset})
 
 
 def _switch_off_internal_validation(part: BaseEstimator) -> None:

@@ -77,8 +77,8 @@ class AnchoredClassifier(ClassifierMixin, BaseAnchored):
     encoding_ : Encoding
     center_ : the plain model, with ``center="estimator"``
     score_map_ : LogisticRegression, for bases that have decision scores only
-    scale_, std_floor_ : float, or array of shape (c,) when fitted
-        The classes of several outputs stand one after another.
+    scale_, delta_ : float, or array of shape (c,) when fitted
+        As in `AnchoredRegressor`. The classes of several outputs follow one another.
     n_features_in_, feature_names_in_ : as in scikit-learn
 
     Examples
@@ -163,7 +163,7 @@ class AnchoredClassifier(ClassifierMixin, BaseAnchored):
         """
         posterior = self.posterior(X)
         proba = self._per_output(posterior.mean)
-        std = self._per_output(self._scaled_std(posterior.std))
+        std = self._per_output(self.calibrated_std(posterior.std))
         if self._single_output:
             return (proba[0], std[0]) if return_std else proba[0]
         return (proba, std) if return_std else proba

@@ -8,7 +8,6 @@ import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.ensemble import RandomForestRegressor
 
-from deltauq.core import Posterior
 from deltauq.estimators._base import BaseAnchored
 from deltauq.estimators._readout import Readout, TargetReadout
 from deltauq.estimators._rows import TrainingRows
@@ -50,8 +49,8 @@ class AnchoredRegressor(RegressorMixin, BaseAnchored):
     center : {"anchored", "estimator"}, default="anchored"
         What is predicted: the mean over anchors, or the plain model fitted beside it.
     calibrate : None, "cv" or float, default=None
-        A factor on the returned standard deviations: none, fitted in five folds of the training rows, or
-        given. `posterior` stays raw.
+        Scale of the returned standard deviations: none, fitted in five folds of the training rows, or a
+        given factor. `posterior` is not calibrated.
     random_state : int, RandomState or None, default=None
     n_jobs : int or None, default=None
         Threads for prediction and for folds.
@@ -62,11 +61,9 @@ class AnchoredRegressor(RegressorMixin, BaseAnchored):
     anchors_ : array of shape (K, d)
     encoding_ : Encoding
     center_ : the plain model, with ``center="estimator"``
-    scale_ : float, or array of shape (o,) when fitted for several outputs
-        The factor on σ.
-    std_floor_ : float, or array of shape (o,) when fitted for several outputs
-        With ``calibrate="cv"``, a σ below this counts as this: a spread of nearly zero is no promise of
-        an error of nearly zero. Out of force for bases whose σ stays well above zero.
+    scale_, delta_ : float, or array of shape (o,) when fitted for several outputs
+        The calibrated standard deviation is ``scale_ * (std + delta_)``. δ is positive with
+        ``calibrate="cv"``, since a spread near zero is no evidence of an error near zero; see `choose_delta`.
     n_features_in_, feature_names_in_ : as in scikit-learn
 
     Examples
@@ -97,29 +94,8 @@ class AnchoredRegressor(RegressorMixin, BaseAnchored):
         """
         posterior = self.posterior(X)
         if return_std:
-            return posterior.mean, self._scaled_std(posterior.std)
+            return posterior.mean, self.calibrated_std(posterior.std)
         return posterior.mean
-
-    def posterior(self, X: Any, return_samples: bool = False) -> Posterior:
-        """Return mean and variance over the stored anchors, before any calibration.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, d)
-        return_samples : bool, default=False
-            Also keep the K predictions behind them; memory then grows with K.
-
-        Returns
-        -------
-        posterior : Posterior
-            Of arrays of shape (n,) or (n, o). With ``center="estimator"`` the mean is the plain model's
-            prediction.
-        """
-        full = super().posterior(X, return_samples)
-        if self._single_output:
-            samples = None if full.samples is None else full.samples[..., 0]
-            return Posterior(full.mean[:, 0], full.var[:, 0], samples=samples)
-        return full
 
     def _default_estimator(self) -> BaseEstimator:
         return RandomForestRegressor()

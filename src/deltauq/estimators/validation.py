@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from types import MethodType
 from typing import Any
 
 import numpy as np
@@ -15,7 +13,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
 from deltauq.core import AnchorPrior, KMeansPrior, NormalPrior
-from deltauq.estimators.base_estimators import accepts_nan, encoding_advice, takes_weights, weight_keyword
+from deltauq.estimators.base_estimators import accepts_nan, encoding_advice
 from deltauq.utils.formatting import shown
 
 NAN_ADVICE = (
@@ -25,36 +23,6 @@ NAN_ADVICE = (
 
 CATEGORY_KINDS = ("category", "Categorical", "Enum")
 DATE_KINDS = ("date", "time", "duration", "period", "Date", "Time", "Duration")
-
-
-class FitLikeBase:
-    """Shows `fit` without `sample_weight` on instances whose base takes none.
-
-    scikit-learn's own meta-estimators look at the signature to find out, so it has to tell the truth.
-    """
-
-    def __init__(self, fit: Callable[..., Any]) -> None:
-        self._fit = fit
-        self.__doc__ = fit.__doc__
-
-    def __get__(self, instance: Any, owner: type) -> Callable[..., Any]:
-        if instance is None:
-            return self._fit
-        bound = MethodType(self._fit, instance)
-        base = instance._base()
-        if not hasattr(base, "fit") or takes_weights(base):
-            return bound
-
-        def fit(X: Any, y: Any, sample_weight: Any = None, **fit_params: Any) -> Any:
-            if sample_weight is not None:
-                weight_keyword(base)  # raises the TypeError that says so
-            return bound(X, y, **fit_params)
-
-        shown = inspect.signature(bound)
-        parameters = [p for name, p in shown.parameters.items() if name != "sample_weight"]
-        fit.__signature__ = shown.replace(parameters=parameters)  # type: ignore[attr-defined]
-        fit.__doc__ = self._fit.__doc__
-        return fit
 
 
 @contextmanager
@@ -170,27 +138,6 @@ def refuse_means_of_nan(prior: AnchorPrior, X: np.ndarray) -> None:
             f'{prior!r} takes means of X, but X contains NaN: use anchors="data", or fill it first, as in '
             "make_pipeline(SimpleImputer(), <anchored estimator>)."
         )
-
-
-def require_count(name: str, value: Any, otherwise: str = "") -> None:
-    """Refuse anything but a positive integer."""
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-        allowed = f"a positive integer {otherwise}".strip()
-        raise ValueError(f"{name} must be {allowed}, got {shown(value)}.")
-
-
-def require_choice(name: str, value: Any, choices: tuple[Any, ...]) -> None:
-    """Refuse a value that is not one of the choices."""
-    if not (value is None or isinstance(value, str)) or value not in choices:
-        raise ValueError(f"{name} must be one of {list(choices)}, got {shown(value)}.")
-
-
-def require_positive(name: str, value: Any, otherwise: str = "") -> None:
-    """Refuse anything but a finite number above zero."""
-    number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
-    if not number or not 0 < value < np.inf:
-        allowed = f"{otherwise} a positive number".strip()
-        raise ValueError(f"{name} must be {allowed}, got {shown(value)}.")
 
 
 def warn_if_alone(anchors: np.ndarray) -> None:

@@ -6,6 +6,17 @@ from typing import Any
 
 _WEIGHTS = "check_sample_weight_equivalence_on_dense_data"
 
+_NO_WEIGHTS = dict.fromkeys(
+    [
+        _WEIGHTS,
+        "check_sample_weights_pandas_series",
+        "check_sample_weights_not_an_array",
+        "check_sample_weights_list",
+        "check_sample_weights_shape",
+        "check_sample_weights_not_overwritten",
+    ],
+    "k-nearest neighbours take no sample weights",
+)
 _FOREST = "the forest draws its bootstrap by row, not by weight: it fails this check by itself"
 _SVM = "gamma='scale' and the stopping tolerance know rows, not weights: it fails this check by itself"
 _BOOSTING = "its bins and min_samples_leaf count rows, not weights: Bagging over it fails too"
@@ -18,8 +29,11 @@ EXPECTED_FAILED_CHECKS: dict[str, dict[str, str]] = {
     "DecisionTreeClassifier": {},
     "RandomForestRegressor": {_WEIGHTS: _FOREST},
     "RandomForestClassifier": {_WEIGHTS: _FOREST},
-    "KNeighborsRegressor": {},
-    "KNeighborsClassifier": {},
+    "KNeighborsRegressor": _NO_WEIGHTS,
+    "KNeighborsClassifier": {
+        **_NO_WEIGHTS,
+        "check_classifiers_one_label_sample_weights": _NO_WEIGHTS[_WEIGHTS],
+    },
     "SVR": {_WEIGHTS: _SVM},
     "SVC": {_WEIGHTS: _SVM + "; and folds of rows need two rows of a class, whatever their weight"},
     "HistGradientBoostingRegressor": {_WEIGHTS: _BOOSTING},
