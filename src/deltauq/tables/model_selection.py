@@ -75,10 +75,13 @@ def select_center(
     losses: dict[str, list[float]] = {name: [] for name in CENTERS}
     errors: dict[str, list[np.ndarray]] = {name: [] for name in CENTERS}
     stds: list[np.ndarray] = []
-    folds = (KFold if is_regression else StratifiedKFold)(
-        FOLDS, shuffle=True, random_state=anchored.random_state
-    )
-    for train, test in folds.split(X, y):
+    kind = KFold if is_regression else StratifiedKFold
+    folds = kind(FOLDS, shuffle=True, random_state=anchored.random_state)
+    with warnings.catch_warnings():
+        # A class may have fewer rows than there are folds.
+        warnings.filterwarnings("ignore", "The least populated class", UserWarning)
+        splits = list(folds.split(X, y))
+    for train, test in splits:
         for name in CENTERS:
             model = _fit_center(anchored, name, X[train], y[train])
             if is_regression:
@@ -124,12 +127,15 @@ def _fit_center(anchored: Any, name: str, X: np.ndarray, y: np.ndarray) -> Any:
 
 @contextmanager
 def _fitting(base: BaseEstimator) -> Iterator[None]:
-    """Report a base model that rejects the rows as a `TableError`, and ignore its epoch limit."""
+    """Report a base model that rejects the rows as a `TableError`, and ignore warnings of no use here."""
     with (
         warnings.catch_warnings(),
         model_errors(f"a model of the type {type(base).__name__} cannot be fitted to this table"),
     ):
         warnings.simplefilter("ignore", ConvergenceWarning)
+        warnings.filterwarnings("ignore", "'n_jobs' has no effect", FutureWarning)
+        # `fit` shows its progress.
+        warnings.filterwarnings("ignore", "Training .* pairs of rows and anchors will take", UserWarning)
         yield
 
 
