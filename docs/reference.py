@@ -16,7 +16,7 @@ from mkdocs.structure.files import File, Files
 from typer.cli import get_docs_for_click
 
 import deltauq
-from deltauq.cli.main import _build_app
+from deltauq.cli.main import COMMANDS as COMMAND_NAMES
 
 PACKAGES = {
     "estimators": "regressors and classifiers around any scikit-learn model",
@@ -123,7 +123,14 @@ def _package_page(modules: dict[str, ModuleType]) -> str:
 
 def commands_page() -> str:
     """Return the page of the commands."""
-    command = typer.main.get_command(_build_app())
+    app = typer.Typer(add_completion=False)
+    for name in COMMAND_NAMES:
+        command = importlib.import_module(f"deltauq.cli.{name}").app
+        if command.registered_callback:
+            app.add_typer(command, name=name)
+        else:
+            app.registered_commands += command.registered_commands
+    command = typer.main.get_command(app)
     context = command.make_context("deltauq", [], resilient_parsing=True)
     text = get_docs_for_click(obj=command, ctx=context, name="deltauq")
     return COMMANDS.format(commands=text[text.index("\n## ") :].strip())

@@ -1,4 +1,4 @@
-"""The command line in this process, and a small table with models of it."""
+"""The command line in this process, and a small table with models fitted to it."""
 
 import sys
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from deltauq.tables import fit
 
 
 @dataclass
-class Done:
+class Result:
     code: int
     out: str
     err: str
@@ -20,21 +20,21 @@ class Done:
 
 @pytest.fixture
 def run(monkeypatch, capsys):
-    """Run a command and return its exit code and what it printed."""
+    """Run a command and return its exit code and output."""
 
     def run_command(*arguments):
         monkeypatch.setattr(sys, "argv", ["deltauq", *map(str, arguments)])
         with pytest.raises(SystemExit) as stopped:
             main()
         printed = capsys.readouterr()
-        return Done(stopped.value.code, printed.out, printed.err)
+        return Result(stopped.value.code, printed.out, printed.err)
 
     return run_command
 
 
 @pytest.fixture(scope="session")
 def houses():
-    """A table of 120 rows: two columns of numbers, one of words, one of dates, a price and a class."""
+    """A table of 120 rows: two numeric columns, a category, a date, and two targets, price and size."""
     rng = np.random.default_rng(0)
     n = 120
     frame = pd.DataFrame(
@@ -60,7 +60,7 @@ def price_model(houses, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def size_model(houses, tmp_path_factory):
-    """The folder of a model of classes."""
+    """The folder of a classification model."""
     folder = tmp_path_factory.mktemp("models") / "size"
     fit(houses.drop(columns="price"), "size", model="linear").save(folder)
     return folder

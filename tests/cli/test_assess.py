@@ -1,5 +1,3 @@
-"""`deltauq assess` as a user runs it."""
-
 import json
 import subprocess
 import sys
@@ -22,17 +20,17 @@ def run(*arguments, program=None):
     return subprocess.run(command, capture_output=True, text=True, timeout=240)
 
 
-def assert_one_line(done, *words):
+def assert_one_line(done, *texts):
     assert (done.returncode, done.stdout) == (2, ""), done.stderr
     lines = done.stderr.splitlines()
     assert len(lines) == 1 and lines[0].startswith("deltauq: ")
-    for word in words:
-        assert word in lines[0]
+    for text in texts:
+        assert text in lines[0]
 
 
 @pytest.fixture
 def diabetes(tmp_path):
-    """A table with gaps, words, a constant, row numbers and names."""
+    """A table with missing values, categories, a constant, row numbers and names."""
     frame = load_diabetes(as_frame=True).frame.iloc[:120].rename(columns={"target": "y"})
     frame["size"] = np.where(frame.bmi > 0, "large", "small")
     frame.loc[::9, "bmi"] = np.nan
@@ -44,7 +42,7 @@ def diabetes(tmp_path):
     return file
 
 
-def test_a_table_with_all_that_tables_have(diabetes, tmp_path):
+def test_table_with_mixed_columns(diabetes, tmp_path):
     page = tmp_path / "page.html"
     done = run(diabetes, "--target", "y", "--model", "knn", "--folds", "3", "--html", page)
     assert (done.returncode, done.stderr) == (0, "")
@@ -60,7 +58,7 @@ def test_a_table_with_all_that_tables_have(diabetes, tmp_path):
     assert "y of diabetes.csv, knn" in page.read_text(encoding="utf-8")
 
 
-def test_json_is_all_that_is_printed(diabetes):
+def test_json(diabetes):
     done = run(diabetes, "--target", "y", "--model", "linear", "--folds", "3", "--json")
     assert done.stderr == ""
     numbers = json.loads(done.stdout)
@@ -72,17 +70,17 @@ def test_json_is_all_that_is_printed(diabetes):
     assert len(numbers["notes"]) == 2
 
 
-@pytest.mark.parametrize(("word", "count"), [("quick", 64), ("auto", 64), ("7", 7)])
-def test_training_anchors_are_chosen_and_told(word, count, diabetes):
-    words = ("--model", "tree", "--folds", "3", "--repeats", "2", "--train-anchors", word)
-    done = run(diabetes, "--target", "y", *words)
+@pytest.mark.parametrize(("value", "count"), [("quick", 64), ("auto", 64), ("7", 7)])
+def test_train_anchors(value, count, diabetes):
+    options = ("--model", "tree", "--folds", "3", "--repeats", "2", "--train-anchors", value)
+    done = run(diabetes, "--target", "y", *options)
     assert done.stderr == ""
     text = " ".join(done.stdout.split())
     assert f"trained with {count} anchors per row" in text and "6 folds" in text
-    assert ("(--train-anchors 7; --train-anchors auto is 64)." in text) == (word == "7")
+    assert ("(--train-anchors 7; --train-anchors auto is 64)." in text) == (value == "7")
 
 
-def test_bad_input_gets_one_line(diabetes, tmp_path):
+def test_input_errors(diabetes, tmp_path):
     assert_one_line(run(tmp_path / "no.csv", "--target", "y"), "no.csv does not exist")
     assert_one_line(run(diabetes, "--target", "y", "--max-rows", "30"), "Too few rows")
     assert_one_line(run(diabetes, "--target", "y", "--folds", "121"), "--folds 121", "120 rows")
@@ -91,24 +89,24 @@ def test_bad_input_gets_one_line(diabetes, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "words"),
+    ("name", "command"),
     [("pandas", install_command("tables")), ("rich", install_command("cli,report"))],
 )
-def test_what_is_missing_is_named(name, words, diabetes):
-    assert_one_line(run(diabetes, "--target", "y", program=WITHOUT.format(name=name)), name, words)
+def test_missing_package(name, command, diabetes):
+    assert_one_line(run(diabetes, "--target", "y", program=WITHOUT.format(name=name)), name, command)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("word", list(BaseModel))
+@pytest.mark.parametrize("model", list(BaseModel))
 @pytest.mark.parametrize("target", ["y", "size"])
-def test_every_model_on_both_tasks(word, target, diabetes):
-    done = run(diabetes, "--target", target, "--model", word, "--folds", "2", "--json")
+def test_every_model_on_both_tasks(model, target, diabetes):
+    done = run(diabetes, "--target", target, "--model", model, "--folds", "2", "--json")
     assert (done.returncode, done.stderr) == (0, "")
     assert json.loads(done.stdout)["task"] == ("regression" if target == "y" else "classification")
 
 
 @pytest.mark.parametrize("unit", [1e-200, 1e200])
-def test_targets_of_any_size_are_assessed(tmp_path, unit):
+def test_targets_of_extreme_size(tmp_path, unit):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(120, 2))
     frame = pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "y": unit * (X[:, 0] + 0.1 * X[:, 1])})

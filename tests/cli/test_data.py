@@ -1,5 +1,3 @@
-"""`deltauq data list` and `deltauq data check` as processes of their own."""
-
 import json
 import os
 import shutil
@@ -24,7 +22,7 @@ def by_name(done):
     return {entry["name"].partition(" ")[0]: entry for entry in json.loads(done.stdout)}
 
 
-def test_every_registered_set_is_listed_though_nothing_is_here(tmp_path):
+def test_list_without_any_files(tmp_path):
     done = run("list", "--json", cache=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     sets = by_name(done)
@@ -36,15 +34,15 @@ def test_every_registered_set_is_listed_though_nothing_is_here(tmp_path):
     assert all(url.startswith("http") for entry in sets.values() for url in entry["sources"])
     table = run("list", cache=tmp_path).stdout
     by_hand = len(UCI)
-    assert table.count("not here: by hand") == by_hand
-    assert table.count("not here: download") == len(sets) - by_hand
+    assert table.count("missing: manual") == by_hand
+    assert table.count("missing: download") == len(sets) - by_hand
     assert str(tmp_path) in table
-    assert list(tmp_path.iterdir()) == []  # looking makes nothing
+    assert list(tmp_path.iterdir()) == []
     checked = run("check", cache=tmp_path)
-    assert checked.returncode == 0 and checked.stdout.count("absent") == len(sets)
+    assert checked.returncode == 0 and checked.stdout.count("missing") == len(sets)
 
 
-def test_real_sets_are_found_genuine_and_damaged_ones_are_named(data_dir, tmp_path):
+def test_check(data_dir, tmp_path):
     data, cache = tmp_path / "data", tmp_path / "cache"
     (data / "openml").mkdir(parents=True)
     cache.mkdir()
@@ -59,21 +57,21 @@ def test_real_sets_are_found_genuine_and_damaged_ones_are_named(data_dir, tmp_pa
 
     done = run("check", "--data", data, "--json", cache=cache)
     assert (done.returncode, done.stderr) == (0, "")
-    verdicts = {name: entry["verdict"] for name, entry in by_name(done).items()}
+    status = {name: entry["status"] for name, entry in by_name(done).items()}
     here = {"openml-201", "openml-216", "openml-296", "mnist-train", "mnist-test"}
-    assert {name for name, verdict in verdicts.items() if verdict == "genuine"} == here
-    assert {verdict for name, verdict in verdicts.items() if name not in here} == {"absent"}
+    assert {name for name, value in status.items() if value == "intact"} == here
+    assert {value for name, value in status.items() if name not in here} == {"missing"}
 
     damaged = data / OPENML[216].file.name
     damaged.write_bytes(damaged.read_bytes()[:-100])
     (data / "mnist" / "t10k-images-idx3-ubyte.gz").write_bytes(b"not gzip")
     done = run("check", data=data, cache=cache)
     assert done.returncode == 2
-    assert done.stderr == "deltauq: 2 of 23 data sets are corrupt: openml-216 elevators, mnist-test\n"
-    assert done.stdout.count("genuine") == 3 and done.stdout.count("corrupt: ") == 2
+    assert done.stderr == "deltauq: 2 of 23 datasets are corrupt: openml-216 elevators, mnist-test\n"
+    assert done.stdout.count("intact") == 3 and done.stdout.count("corrupt: ") == 2
 
 
-def test_a_decoded_array_of_the_cache_is_checked_too(data_dir, tmp_path, monkeypatch):
+def test_check_of_a_cached_array(data_dir, tmp_path, monkeypatch):
     monkeypatch.setenv("DELTAUQ_CACHE", str(tmp_path))
     load_images("mnist-test")
     monkeypatch.delenv("DELTAUQ_DATA")
@@ -88,15 +86,15 @@ def test_a_decoded_array_of_the_cache_is_checked_too(data_dir, tmp_path, monkeyp
 
 
 @pytest.mark.slow
-def test_every_real_set_is_found_where_its_loader_finds_it(data_dir, tmp_path):
+def test_check_of_all_real_files(data_dir, tmp_path):
     pytest.importorskip("PIL.Image")
     done = run("check", "--json", data=data_dir, cache=tmp_path)
     sets = by_name(done)
     expected = {f"openml-{id}" for id in OPENML} | set(IMAGE_SETS)
-    assert {name for name, entry in sets.items() if entry["verdict"] == "genuine"} >= expected, done.stderr
+    assert {name for name, entry in sets.items() if entry["status"] == "intact"} >= expected, done.stderr
 
 
-def test_the_group_alone_says_what_it_can_and_bad_input_gets_one_line(tmp_path):
+def test_help_and_missing_folder(tmp_path):
     done = run(cache=tmp_path)
     assert done.returncode == 0 and "list" in done.stdout and "check" in done.stdout
     done = run("list", "--data", tmp_path / "no", cache=tmp_path)

@@ -1,5 +1,3 @@
-"""`deltauq demo` as a user runs it."""
-
 import json
 from pathlib import Path
 
@@ -26,14 +24,14 @@ def test_tables_and_page(run, tmp_path):
     assert page.read_text(encoding="utf-8").count('class="plot"') == 3
 
 
-def test_json_is_all_that_is_printed(run, tmp_path):
+def test_json(run, tmp_path):
     page = tmp_path / "page.html"
     numbers = json.loads(run("demo", "--json", "--out", page).out)
     assert numbers["page"] == str(page) and page.exists()
     assert set(numbers) == {"version", "bands", "models", "nominal_coverage", "seconds", "page"}
 
 
-def test_page_that_cannot_be_written(run, monkeypatch, tmp_path):
+def test_full_disk(run, monkeypatch, tmp_path):
     def fail(*args, **kwargs):
         raise OSError(28, "No space left on device")
 

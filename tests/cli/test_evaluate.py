@@ -1,5 +1,3 @@
-"""`deltauq evaluate` as a user runs it."""
-
 import json
 
 import numpy as np
@@ -16,12 +14,12 @@ def file(houses, tmp_path):
     return tmp_path / "test.csv"
 
 
-def test_what_is_printed(run, file, price_model, tmp_path):
+def test_output(run, file, price_model, tmp_path):
     page = tmp_path / "page.html"
     done = run("evaluate", price_model, file, "--html", page)
     assert (done.code, done.err) == (0, "")
     text = " ".join(done.out.split())
-    for words in (
+    for line in (
         "Intervals of 90% held ",
         "of 120 targets, as promised.",
         "price, linear, regression",
@@ -30,18 +28,18 @@ def test_what_is_printed(run, file, price_model, tmp_path):
         "The most uncertain rows",
         f"Page: {page}",
     ):
-        assert words in text
+        assert line in text
     assert "Evaluation: price of test.csv, linear" in page.read_text(encoding="utf-8")
 
 
-def test_json_is_all_that_is_printed(run, houses, file, price_model):
+def test_json(run, houses, file, price_model):
     found = json.loads(run("evaluate", price_model, file, "--json").out)
     predicted = deltauq.load(price_model).predict(houses)
     assert found["metrics"]["mae"] == pytest.approx((predicted.prediction - houses.price).abs().mean())
     assert (found["rows"], found["promised"], found["page"]) == (120, 0.9, None)
 
 
-def test_classes(run, file, size_model, tmp_path):
+def test_classification(run, file, size_model, tmp_path):
     done = run("evaluate", size_model, file, "--html", tmp_path / "page.html")
     assert (done.code, done.err) == (0, "")
     assert "of rows are predicted right" in " ".join(done.out.split())
@@ -49,7 +47,7 @@ def test_classes(run, file, size_model, tmp_path):
 
 
 def broken(name, file, price_model, tmp_path):
-    """Return a model, a table and further arguments, one of which is wrong."""
+    """Return a model, a table and options, one of which is wrong."""
     table = pd.read_csv(file, sep=";")
     changed = {
         "no target": table.drop(columns="price"),
@@ -70,7 +68,7 @@ def broken(name, file, price_model, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "message"),
     [
         ("no target", 'there is no column "price"'),
         ("words as target", 'price holds "much"'),
@@ -83,16 +81,16 @@ def broken(name, file, price_model, tmp_path):
         ("page is a folder", "it is a folder"),
     ],
 )
-def test_what_is_broken_gets_one_line(name, said, run, file, price_model, tmp_path):
-    model, table, words = broken(name, file, price_model, tmp_path)
-    done = run("evaluate", model, table, *(words or ["--html", tmp_path / "page.html"]))
+def test_input_errors(name, message, run, file, price_model, tmp_path):
+    model, table, options = broken(name, file, price_model, tmp_path)
+    done = run("evaluate", model, table, *(options or ["--html", tmp_path / "page.html"]))
     assert (done.code, done.out) == (2, "") and len(done.err.splitlines()) == 1
-    assert done.err.startswith("deltauq: ") and said in done.err
+    assert done.err.startswith("deltauq: ") and message in done.err
     assert not (tmp_path / "page.html").exists()
 
 
 @pytest.mark.slow
-def test_a_real_table(run, data_dir, tmp_path):
+def test_real_table(run, data_dir, tmp_path):
     table = load_uci("concrete")
     frame = pd.DataFrame(table.X, columns=[f"x{k}" for k in range(table.X.shape[1])]).assign(y=table.y)
     rows = np.random.default_rng(0).permutation(len(frame))

@@ -1,5 +1,3 @@
-"""`deltauq export` as a user runs it; what the files say is tested with `deltauq.export`."""
-
 import json
 
 import pytest
@@ -36,9 +34,9 @@ def test_mlflow(run, tree_model, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("arguments", "message"),
     [
-        (["nowhere", "-o", "model.onnx"], "there is no model folder nowhere"),
+        (["nowhere", "-o", "model.onnx"], "there is no model folder or file nowhere"),
         (["LINEAR", "-o", "model.onnx"], "takes trees and forests of scikit-learn"),
         (["TREE", "-o", "no/model.onnx"], "is not a folder"),
         (["TREE", "-o", "model.onnx", "--link", "softmax"], "link is for networks"),
@@ -46,10 +44,10 @@ def test_mlflow(run, tree_model, tmp_path, monkeypatch):
         (["TREE", "-o", "model", "--format", "pickle"], "--format"),
     ],
 )
-def test_what_is_wrong_gets_one_line(words, said, run, tree_model, price_model, tmp_path, monkeypatch):
+def test_input_errors(arguments, message, run, tree_model, price_model, tmp_path, monkeypatch):
     pytest.importorskip("onnx", reason="onnx is not installed")
     monkeypatch.chdir(tmp_path)
     folders = {"TREE": tree_model, "LINEAR": price_model}
-    done = run("export", *(folders.get(word, word) for word in words))
+    done = run("export", *(folders.get(word, word) for word in arguments))
     assert (done.code, done.out) == (2, "") and len(done.err.splitlines()) == 1
-    assert said in done.err and list(tmp_path.iterdir()) == []
+    assert message in done.err and list(tmp_path.iterdir()) == []

@@ -1,5 +1,3 @@
-"""`deltauq fit` as a user runs it."""
-
 import json
 
 import pytest
@@ -13,23 +11,23 @@ def file(houses, tmp_path):
     return tmp_path / "houses.csv.gz"
 
 
-def test_what_is_printed(run, file, tmp_path):
+def test_output(run, file, tmp_path):
     done = run("fit", file, "--target", "price", "--model", "tree", "-o", tmp_path / "model")
     assert (done.code, done.err) == (0, "")
-    for words in (
+    for line in (
         "price has 120 different values: regression (--task).",
         "Dates and times were taken as numbers of days: sold.",
-        "price, tree, regression: 90 rows trained on, 30 held out to calibrate.",
-        "Mean absolute error in 3-fold cross-validation on the 90 rows trained on: anchored ",
-        "Intervals of 90% are ",
-        "holds 20 rows of the table as anchors",
+        "price, tree, regression: 90 training rows, 30 rows held out for calibration.",
+        "Mean absolute error in 3-fold cross-validation on 90 training rows: anchored ",
+        "Intervals with a coverage of 90% have a mean width of ",
+        "contains 20 rows of the table as anchors",
         f"Model: {tmp_path / 'model'}",
     ):
-        assert words in done.out
+        assert line in done.out
     assert deltauq.load(tmp_path / "model").target == "price"
 
 
-def test_json_is_all_that_is_printed(run, file, tmp_path):
+def test_json(run, file, tmp_path):
     done = run("fit", file, "--target", "price", "--model", "linear", "-o", tmp_path / "model", "--json")
     found = json.loads(done.out)
     assert (found["task"], found["rows"], found["held_out"], found["coverage"]) == ("regression", 90, 30, 0.9)
@@ -38,27 +36,26 @@ def test_json_is_all_that_is_printed(run, file, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("options", "message"),
     [
-        (["--model", "tree", "--anchors", "kmeans"], "holds no row of the table"),
-        (["--model", "knn", "--anchors", "kmeans"], "a knn model is made of them"),
+        (["--model", "tree", "--anchors", "kmeans"], "contains no rows of the table"),
+        (["--model", "knn", "--anchors", "kmeans"], "a knn model consists of them"),
         (["--model", "tree", "--anchors", "balanced"], "rows of the table as anchors"),
     ],
 )
-def test_rows_that_are_shipped_are_told_of(words, said, run, file, tmp_path):
-    done = run("fit", file, "--target", "price", *words, "-o", tmp_path / "model")
-    assert said in done.out
+def test_message_on_rows_in_the_model(options, message, run, file, tmp_path):
+    done = run("fit", file, "--target", "price", *options, "-o", tmp_path / "model")
+    assert message in done.out
 
 
-def test_a_date_to_predict(run, houses, tmp_path):
+def test_date_target(run, houses, tmp_path):
     houses[["area", "rooms", "sold"]].to_csv(tmp_path / "x.csv", index=False)
-    words = ["--target", "sold", "--model", "linear", "-o", tmp_path / "m"]
-    done = run("fit", tmp_path / "x.csv", *words)
+    done = run("fit", tmp_path / "x.csv", "--target", "sold", "--model", "linear", "-o", tmp_path / "m")
     first = houses.sold.min().date().isoformat()
     assert done.code == 0 and f"sold was taken as a number of days since {first}T00:00:00+00:00." in done.out
 
 
-def test_classes(run, houses, tmp_path):
+def test_classification(run, houses, tmp_path):
     houses.to_parquet(tmp_path / "x.parquet")
     done = run("fit", tmp_path / "x.parquet", "--target", "size", "--model", "linear", "-o", tmp_path / "m")
     assert done.code == 0 and "Brier score in 3-fold cross-validation" in done.out

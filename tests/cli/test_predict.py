@@ -1,5 +1,3 @@
-"""`deltauq predict` as a user runs it."""
-
 import json
 import subprocess
 import sys
@@ -19,7 +17,7 @@ def file(houses, tmp_path):
     return tmp_path / "new.parquet"
 
 
-def test_what_is_printed_and_written(run, houses, file, price_model, tmp_path):
+def test_output(run, houses, file, price_model, tmp_path):
     out = tmp_path / "out.parquet"
     done = run("predict", price_model, file, "-o", out, "--keep", "id", "--keep", "town")
     assert (done.code, done.err) == (0, "")
@@ -30,7 +28,7 @@ def test_what_is_printed_and_written(run, houses, file, price_model, tmp_path):
     pd.testing.assert_frame_equal(found.iloc[:, 2:], deltauq.load(price_model).predict(houses))
 
 
-def test_json_and_another_coverage(run, file, price_model, tmp_path):
+def test_json_and_coverage(run, file, price_model, tmp_path):
     widths = []
     for coverage in ("0.5", "0.9"):
         out = tmp_path / "out.csv"
@@ -42,7 +40,7 @@ def test_json_and_another_coverage(run, file, price_model, tmp_path):
     assert widths[0] < widths[1]
 
 
-def test_classes(run, houses, file, size_model, tmp_path):
+def test_classification(run, houses, file, size_model, tmp_path):
     out = tmp_path / "out.csv"
     assert run("predict", size_model, file, "-o", out).out.startswith("Columns that")
     found = pd.read_csv(out)
@@ -50,7 +48,7 @@ def test_classes(run, houses, file, size_model, tmp_path):
     assert json.loads(found["set"][0])[0] in ("large", "small")
 
 
-def test_a_pipe_is_read_once(houses, price_model, tmp_path):
+def test_pipe(houses, price_model, tmp_path):
     command = [sys.executable, "-m", "deltauq.cli", "predict", str(price_model), "/dev/stdin", "-o"]
     done = subprocess.run(
         [*command, str(tmp_path / "out.csv")],
@@ -63,7 +61,7 @@ def test_a_pipe_is_read_once(houses, price_model, tmp_path):
     assert len(pd.read_csv(tmp_path / "out.csv")) == 120
 
 
-def test_a_type_is_trusted_by_name(run, houses, file, tmp_path, monkeypatch):
+def test_trust(run, houses, file, tmp_path, monkeypatch):
     (tmp_path / "ownmodels.py").write_text("from sklearn.linear_model import Ridge\nclass Own(Ridge): pass\n")
     monkeypatch.syspath_prepend(tmp_path)
     import ownmodels
@@ -78,7 +76,7 @@ def test_a_type_is_trusted_by_name(run, houses, file, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_real_table_from_end_to_end(run, data_dir, tmp_path):
+def test_fit_and_predict_a_real_table(run, data_dir, tmp_path):
     table = load_uci("concrete")
     names = [f"x{k}" for k in range(table.X.shape[1])]
     frame = pd.DataFrame(table.X, columns=names).assign(strength=table.y)

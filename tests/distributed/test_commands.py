@@ -4,13 +4,11 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pandas as pd
 import pytest
 
 from deltauq.cli import main
-from deltauq.cli.folders import use_data
 from deltauq.distributed import ClusterError, predict_parts
 from deltauq.distributed.running import _result
 from deltauq.utils.install import install_command
@@ -38,8 +36,7 @@ def test_ray_is_not_imported_unless_asked_for():
     program = """
 import sys
 import deltauq.distributed.prediction
-from deltauq.cli.main import _build_app
-_build_app()
+import deltauq.cli.predict
 print("ray" in sys.modules)
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
@@ -57,7 +54,7 @@ def test_without_ray_one_line_names_the_extra(complain, monkeypatch, model, rows
 
 def test_what_does_not_fit_together_is_told_in_one_line(complain, model, rows, tmp_path):
     predict = ["predict", model, f"{rows}/*.parquet", "-o", tmp_path / "out"]
-    assert "give --backend ray as well" in complain(*predict, "--address", "auto")
+    assert "add --backend ray" in complain(*predict, "--address", "auto")
     assert "'spark'" in complain(*predict, "--backend", "spark")
 
 
@@ -74,18 +71,6 @@ def test_names_that_are_nothing_are_told_in_one_line(complain, model, rows, tmp_
     ray = ["--backend", "ray"]
     assert "an empty name is no file" in complain("predict", model, "", "-o", tmp_path / "out", *ray)
     assert "an empty name is no file" in complain("predict", model, rows / "0.parquet", "-o", "", *ray)
-
-
-def test_the_folder_of_data_is_the_same_one_from_every_folder(monkeypatch, tmp_path):
-    (tmp_path / "data").mkdir()
-    monkeypatch.chdir(tmp_path)
-    for before, asked in (("elsewhere", Path("data")), ("data", None)):
-        monkeypatch.setenv("DELTAUQ_DATA", before)
-        use_data(asked)
-        assert os.environ["DELTAUQ_DATA"] == str(tmp_path / "data")
-    monkeypatch.delenv("DELTAUQ_DATA")
-    use_data(None)
-    assert "DELTAUQ_DATA" not in os.environ
 
 
 def test_a_ray_that_does_not_start_is_told_in_one_line(complain, monkeypatch, model, rows, tmp_path):

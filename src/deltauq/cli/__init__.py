@@ -1,4 +1,4 @@
-"""The command line: parses, calls, prints. One file a command."""
+"""The command line, one module per command."""
 
 from deltauq.cli.main import main
 

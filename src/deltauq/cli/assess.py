@@ -3,16 +3,14 @@
 import json
 import warnings
 from dataclasses import replace
-from enum import StrEnum
-from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
+import typer
 
-from deltauq.cli.complaints import BadInput, check_writable, complaint_about, told_in_one_line
-from deltauq.cli.reading import DecimalMark, chosen_reading, reading_options
+from deltauq.cli import options
+from deltauq.cli.files import check_page, writing
 from deltauq.tables.base_models import BaseModel
+from deltauq.utils.errors import InputError
 from deltauq.utils.progress import counting_bar
 
 if TYPE_CHECKING:
@@ -21,132 +19,91 @@ if TYPE_CHECKING:
 
 MAX_ROWS = 2000
 WIDE = 100
-"""Terminals of this width have room between columns."""
+"""Terminals of this width have space between columns."""
+
+app = typer.Typer(add_completion=False)
 
 
-class TaskWord(StrEnum):
-    """What `--task` may be."""
+@app.command()
+def assess(
+    file: options.Table,
+    target: options.Target,
+    model: Annotated[
+        BaseModel, typer.Option(help="Model to assess; a forest has 50 trees.")
+    ] = BaseModel.forest,
+    task: options.Task = "auto",
+    folds: Annotated[int, typer.Option(min=2, help="Number of folds.")] = 5,
+    repeats: Annotated[
+        int, typer.Option(min=1, help="Repetitions of the cross-validation; more detect smaller differences.")
+    ] = 1,
+    train_anchors: options.TrainAnchors = "quick",
+    html: options.Html = None,
+    as_json: options.Json = False,
+    max_rows: options.MaxRows = MAX_ROWS,
+    date_format: options.DateFormat = None,
+    decimal: options.Decimal = None,
+    encoding: options.Encoding = "utf-8",
+    jobs: Annotated[int, typer.Option(min=1, help="Number of processes.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 0,
+) -> None:
+    """Compare a model with and without anchoring on your table, by cross-validation."""
+    from deltauq.tables.preprocessing import load_table
 
-    auto = "auto"
-    regression = "regression"
-    classification = "classification"
-
-
-def register(app: Any) -> None:
-    """Add the command to the app."""
-    import typer
-
-    dates, decimals, encodings = reading_options()
-
-    @app.command()
-    def assess(
-        file: Annotated[Path, typer.Argument(help="A table: CSV (also .gz), Parquet or Arrow.")],
-        target: Annotated[str, typer.Option(help="The column to predict.")],
-        model: Annotated[
-            BaseModel, typer.Option(help="The model to assess; a forest has 50 trees.")
-        ] = BaseModel.forest,
-        task: Annotated[TaskWord, typer.Option(help="What kind of target it is.")] = TaskWord.auto,
-        folds: Annotated[int, typer.Option(min=2, help="Folds.")] = 5,
-        repeats: Annotated[
-            int, typer.Option(min=1, help="How often the folds are drawn; more find smaller differences.")
-        ] = 1,
-        train_anchors: Annotated[
-            str,
-            typer.Option(
-                metavar="quick|auto|INT",
-                help="Training anchors a row: quick is about a tenth of auto.",
-            ),
-        ] = "quick",
-        html: Annotated[Path | None, typer.Option(help="Also write a page with figures.")] = None,
-        as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as JSON.")] = False,
-        max_rows: Annotated[int, typer.Option(min=1, help="Use no more rows.")] = MAX_ROWS,
-        date_format: Annotated[str | None, dates] = None,
-        decimal: Annotated[DecimalMark | None, decimals] = None,
-        encoding: Annotated[str, encodings] = "utf-8",
-        jobs: Annotated[int, typer.Option(min=1, help="Processes.")] = 1,
-        seed: Annotated[int, typer.Option(min=0, help="For everything random.")] = 0,
-    ) -> None:
-        """Say whether anchoring helps a model on your table, by cross-validation with and without it."""
-        if html is not None:
-            check_writable(html)
-            import_module("plotly")
-        words = {
-            "cv": folds,
-            "n_repeats": repeats,
-            "n_train_anchors": read_train_anchors(train_anchors),
-            "n_jobs": jobs,
-            "random_state": seed,
-        }
-        from deltauq.tables.preprocessing import load_table
-
-        with told_in_one_line():
-            reading = chosen_reading(date_format, decimal, encoding)
-            table = load_table(file, target, task.value, max_rows, seed, **reading)
-        if folds > len(table.y):
-            raise BadInput(f"--folds {folds} is more than the {len(table.y)} rows: give fewer folds")
-        found = run_assess(table, model, words)
-        if html is not None:
-            with complaint_about(html):
-                found.save_html(html, f"{target} of {file.name}, {model.value}")
+    check_page(html)
+    table = load_table(
+        file, target, task, max_rows, seed, date_format=date_format, decimal=decimal, encoding=encoding
+    )
+    if folds > len(table.y):
+        raise InputError(f"--folds {folds} is more than the {len(table.y)} rows: choose fewer folds")
+    result = _assess(
+        table,
+        model,
+        cv=folds,
+        n_repeats=repeats,
+        n_train_anchors=train_anchors,
+        n_jobs=jobs,
+        random_state=seed,
+    )
+    if html is not None:
+        with writing(html):
+            result.save_html(html, f"{target} of {file.name}, {model.value}")
+    page = None if html is None else str(html.resolve())
+    if as_json:
         about = {"file": str(file), "target": target, "model": model.value, "columns": table.X.shape[1]}
-        if as_json:
-            page = None if html is None else str(html.resolve())
-            print(json.dumps({**about, **found.to_dict(), "notes": table.notes, "page": page}))
-            return
-        show(found, table.notes)
-        if html is not None:
-            print(f"Page: {html.resolve()}")
+        print(json.dumps({**about, **result.to_dict(), "notes": table.notes, "page": page}))
+        return
+    _print_result(result, table.notes)
+    if page is not None:
+        print(f"Page: {page}")
 
 
-def read_train_anchors(word: str) -> int | str:
-    """Return what `--train-anchors` means, or refuse it."""
-    if word in ("quick", "auto"):
-        return word
-    if not (word.isdecimal() and int(word) >= 1):
-        raise BadInput(f"--train-anchors must be quick, auto or a positive integer, got {word}")
-    return int(word)
+def _assess(table: "TrainingTable", model: BaseModel, **params: Any) -> "Assessment":
+    """Assess a model with a progress bar; the result is in the units of the target."""
+    import numpy as np
 
-
-def run_assess(table: "TrainingTable", word: BaseModel, words: dict[str, Any]) -> "Assessment":
-    """Compare the methods on a table, with a progress bar.
-
-    Parameters
-    ----------
-    table : TrainingTable
-    word : BaseModel
-    words : dict
-        Further arguments for `assess`.
-
-    Returns
-    -------
-    assessment : Assessment
-        In the units of the target. Its text names options of the command line.
-    """
     from deltauq.assessment import assess
     from deltauq.assessment.recommendation import COMMAND_LINE
     from deltauq.tables.preprocessing import build_pipeline
 
     y, unit = table.y, 1.0
     if table.task == "regression":
-        # Support vector machines and networks need a target of about unit size; to the others it is all one.
-        # Divided by the largest first, so that no square leaves the range of numbers.
+        # Support vector machines and networks need a target with a variance of about one. Dividing by the
+        # maximum first keeps the squares finite.
         largest = float(np.abs(table.y).max())
         y = table.y / largest
         unit = largest * float(y.std())
         y = (y - y.mean()) / y.std()
     with warnings.catch_warnings(), counting_bar("fits") as tick:
-        # Of categories that a fold has not met, and of networks that might have gained by more epochs.
         warnings.simplefilter("ignore")
         try:
-            found = assess(build_pipeline(word, table), table.X, y, progress=tick, **words)
+            result = assess(build_pipeline(model, table), table.X, y, progress=tick, **params)
         except ValueError as error:
-            raise BadInput(str(error)) from error
-    found = replace(found, options=COMMAND_LINE)
-    return found.rescaled(unit) if table.task == "regression" else found
+            raise InputError(str(error)) from error
+    result = replace(result, options=COMMAND_LINE)
+    return result.rescaled(unit) if table.task == "regression" else result
 
 
-def show(found: "Assessment", notes: list[str]) -> None:
-    """Print an assessment: the notes, the folds, the table with the advised method in bold, the advice."""
+def _print_result(result: "Assessment", notes: list[str]) -> None:
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -155,9 +112,9 @@ def show(found: "Assessment", notes: list[str]) -> None:
     console = Console()
     for note in notes:
         console.print(Text(note))
-    console.print(Text(f"\n{found.heading()}", style="bold"))
+    console.print(Text(f"\n{result.heading()}", style="bold"))
     grid = Table(box=box.SIMPLE, padding=(0, 1 if console.width >= WIDE else 0, 0, 0))
-    (table,) = found.tables().values()
+    (table,) = result.tables().values()
     for column, name in enumerate(table.header):
         # Names may wrap between words, numbers may not.
         texts = [cells[column] if column else max(cells[0].split(), key=len) for cells in table.rows]
@@ -166,4 +123,4 @@ def show(found: "Assessment", notes: list[str]) -> None:
         grid.add_row(*cells, style="bold" if (row, 0) in table.bold else "")
     console.print(grid)
     console.print(Text(table.caption))
-    console.print(Text(f"\n{found.summary()}"))
+    console.print(Text(f"\n{result.summary()}"))

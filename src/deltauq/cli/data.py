@@ -1,148 +1,135 @@
 """`deltauq data list` and `deltauq data check`."""
 
 import json
+import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
-from deltauq.cli.complaints import BadInput
-from deltauq.cli.folders import use_data
+import typer
+
+from deltauq.cli import options
 from deltauq.data.files import cache_dir, data_dir
 from deltauq.data.inventory import DATA_DIRECTORY, Dataset, list_datasets
+from deltauq.utils.errors import InputError
 from deltauq.utils.progress import progress_bar
 
-GENUINE, ABSENT, CORRUPT, UNCHECKED = "genuine", "absent", "corrupt", "not checked"
+INTACT, MISSING, CORRUPT, NOT_CHECKED = "intact", "missing", "corrupt", "not checked"
+
+Folder = Annotated[Path | None, typer.Option("--data", help="Folder of datasets; by default DELTAUQ_DATA.")]
+
+app = typer.Typer(add_completion=False)
 
 
-@dataclass(frozen=True)
-class Finding:
-    """What a check says of one data set."""
-
-    data: Dataset
-    verdict: str
-    reason: str = ""
+@app.callback(invoke_without_command=True)
+def data(context: typer.Context) -> None:
+    """List the known datasets, and check their files."""
+    if context.invoked_subcommand is None:
+        print(context.get_help())
 
 
-def register(app: Any) -> None:
-    """Add the commands to the app."""
-    import typer
-
-    group = typer.Typer(add_completion=False)
-    Data = Annotated[Path | None, typer.Option(help="The folder of data sets; DELTAUQ_DATA by default.")]
-    Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-
-    @group.callback(invoke_without_command=True)
-    def explain(context: typer.Context) -> None:
-        """Say where data sets are, and whether they are genuine."""
-        if context.invoked_subcommand is None:
-            print(context.get_help())
-
-    @group.command("list")
-    def list_(data: Data = None, as_json: Json = False) -> None:
-        """Say where each data set was found, or where it comes from."""
-        use_data(data)
-        show_list(list_datasets(), as_json)
-
-    @group.command()
-    def check(data: Data = None, as_json: Json = False) -> None:
-        """Compare what is here with its checksums; exit code 2 if anything is corrupt."""
-        use_data(data)
-        show_check(list_datasets(), as_json)
-
-    app.add_typer(group, name="data")
-
-
-def show_list(sets: Sequence[Dataset], as_json: bool) -> None:
-    """Print the data sets, as a table or as JSON."""
+@app.command("list")
+def list_(folder: Folder = None, as_json: options.Json = False) -> None:
+    """List the known datasets, with their files or their source."""
+    _use(folder)
+    datasets = list_datasets()
     if as_json:
-        print(json.dumps([_plain(data) for data in sets]))
+        print(json.dumps([_numbers(dataset) for dataset in datasets]))
         return
-    rows = [(data.name, _size(data), _place(data), _where(data)) for data in sets]
-    _print_table(("data set", "size", "location", "file or server"), rows)
-    print(f"Data directory: {data_dir() or 'none; --data or DELTAUQ_DATA names one'}")
+    rows = [(dataset.name, _size(dataset), _location(dataset), _file(dataset)) for dataset in datasets]
+    _print_table(("dataset", "size", "location", "file or server"), rows)
+    print(f"Data directory: {data_dir() or 'none; set it by --data or DELTAUQ_DATA'}")
     print(f"Cache: {cache_dir()}")
 
 
-def show_check(sets: Sequence[Dataset], as_json: bool) -> None:
-    """Check every data set and print the verdicts, as a table or as JSON; complain about corrupt ones."""
-    findings = _check_all(sets)
+@app.command()
+def check(folder: Folder = None, as_json: options.Json = False) -> None:
+    """Compare the files of the datasets with their checksums; exit code 2 if any is corrupt."""
+    _use(folder)
+    datasets = list_datasets()
+    results = _check_all(datasets)
     if as_json:
-        plain = [
-            {**_plain(finding.data), "verdict": finding.verdict, "reason": finding.reason}
-            for finding in findings
+        numbers = [
+            {**_numbers(dataset), "status": status, "reason": reason}
+            for dataset, (status, reason) in zip(datasets, results, strict=True)
         ]
-        print(json.dumps(plain))
+        print(json.dumps(numbers))
     else:
         rows = [
-            (
-                finding.data.name,
-                _size(finding.data),
-                f"{finding.verdict}: {finding.reason}" if finding.reason else finding.verdict,
-            )
-            for finding in findings
+            (dataset.name, _size(dataset), f"{status}: {reason}" if reason else status)
+            for dataset, (status, reason) in zip(datasets, results, strict=True)
         ]
-        _print_table(("data set", "size", "verdict"), rows)
-    if corrupt := [finding.data.name for finding in findings if finding.verdict == CORRUPT]:
-        raise BadInput(f"{len(corrupt)} of {len(sets)} data sets are corrupt: {', '.join(corrupt)}")
+        _print_table(("dataset", "size", "status"), rows)
+    corrupt = [d.name for d, (status, _) in zip(datasets, results, strict=True) if status == CORRUPT]
+    if corrupt:
+        raise InputError(f"{len(corrupt)} of {len(datasets)} datasets are corrupt: {', '.join(corrupt)}")
 
 
-def _check_all(sets: Sequence[Dataset]) -> list[Finding]:
+def _use(folder: Path | None) -> None:
+    if folder is not None:
+        if not folder.is_dir():
+            raise InputError(f"cannot read data: {folder} is not a folder")
+        os.environ["DELTAUQ_DATA"] = str(folder.absolute())
+
+
+def _check_all(datasets: Sequence[Dataset]) -> list[tuple[str, str]]:
+    """Return the status of each dataset and, if it is not intact, the reason."""
     from rich.progress import BarColumn, DownloadColumn, TextColumn
 
     columns = (BarColumn(), DownloadColumn(), TextColumn("{task.description}"))
-    findings = []
+    results = []
     with progress_bar(*columns) as progress:
-        task = progress.add_task("", total=sum(data.size for data in sets))
-        for data in sets:
-            progress.update(task, description=data.name)
-            findings.append(_check(data))
-            progress.update(task, advance=data.size)
-    return findings
+        task = progress.add_task("", total=sum(dataset.size for dataset in datasets))
+        for dataset in datasets:
+            progress.update(task, description=dataset.name)
+            results.append(_check(dataset))
+            progress.update(task, advance=dataset.size)
+    return results
 
 
-def _check(data: Dataset) -> Finding:
-    if not data.files:
-        return Finding(data, ABSENT)
+def _check(dataset: Dataset) -> tuple[str, str]:
+    if not dataset.files:
+        return MISSING, ""
     try:
-        data.check()
+        dataset.check()
     except ImportError as error:
-        return Finding(data, UNCHECKED, str(error))
-    except Exception as error:  # a damaged file makes its reader fail in any way it likes
-        return Finding(data, CORRUPT, str(error) or type(error).__name__)
-    return Finding(data, GENUINE)
+        return NOT_CHECKED, str(error)
+    except Exception as error:  # a damaged file can raise any error in its reader
+        return CORRUPT, str(error) or type(error).__name__
+    return INTACT, ""
 
 
-def _plain(data: Dataset) -> dict[str, Any]:
+def _numbers(dataset: Dataset) -> dict[str, Any]:
     return {
-        "name": data.name,
-        "kind": data.kind,
-        "location": data.location,
-        "files": [str(path) for path in data.files],
-        "bytes": data.size,
-        "sources": list(data.sources),
+        "name": dataset.name,
+        "kind": dataset.kind,
+        "location": dataset.location,
+        "files": [str(path) for path in dataset.files],
+        "bytes": dataset.size,
+        "sources": list(dataset.sources),
     }
 
 
-def _place(data: Dataset) -> str:
-    return data.location or ("not here: download" if data.downloads else "not here: by hand")
+def _location(dataset: Dataset) -> str:
+    source = "download" if dataset.downloads else "manual"
+    return dataset.location or f"missing: {source}"
 
 
-def _where(data: Dataset) -> str:
-    """Return the file, or the folder of several, below its place; what is not here, its server."""
-    if not data.files:
-        return urlsplit(data.sources[0]).netloc
-    path = data.files[0] if len(data.files) == 1 else data.files[0].parent
-    root = data_dir() if data.location == DATA_DIRECTORY else cache_dir()
+def _file(dataset: Dataset) -> str:
+    """Return the path of the file, or of the folder of several; for a missing dataset its server."""
+    if not dataset.files:
+        return urlsplit(dataset.sources[0]).netloc
+    path = dataset.files[0] if len(dataset.files) == 1 else dataset.files[0].parent
+    root = data_dir() if dataset.location == DATA_DIRECTORY else cache_dir()
     return str(path.relative_to(root)) if root is not None and path.is_relative_to(root) else str(path)
 
 
-def _size(data: Dataset) -> str:
-    if not data.files:
+def _size(dataset: Dataset) -> str:
+    if not dataset.files:
         return ""
-    megabytes = data.size / 1e6
-    return f"{megabytes:.1f} MB" if megabytes >= 0.1 else f"{data.size / 1e3:.1f} kB"
+    megabytes = dataset.size / 1e6
+    return f"{megabytes:.1f} MB" if megabytes >= 0.1 else f"{dataset.size / 1e3:.1f} kB"
 
 
 def _print_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

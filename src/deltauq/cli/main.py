@@ -1,7 +1,7 @@
-"""The entry point: gathers the commands, and turns bad input into one line and exit code 2.
+"""The entry point: runs a command, and turns bad input into one line and exit code 2.
 
-typer and rich come with an extra. They are imported when a command is run, so that this module can be
-imported, and can say what is missing, without them.
+Only the module of the invoked command is imported. typer and rich come with an extra, so this module can be
+imported without them and says what to install.
 """
 
 import sys
@@ -9,56 +9,72 @@ from importlib import import_module
 from typing import Annotated, Any
 
 from deltauq._version import __version__
-from deltauq.cli.complaints import BadInput, what_to_install
+from deltauq.utils.errors import InputError
 
-COMMANDS = ("demo", "data", "assess", "fit", "predict", "evaluate", "export")
-BAD_INPUT = 2
+COMMANDS = {
+    "demo": "Show error bars and intervals on two small problems, in a few seconds.",
+    "data": "List the known datasets, and check their files.",
+    "assess": "Compare a model with and without anchoring on your table, by cross-validation.",
+    "fit": "Fit a model with error bars to a table, and write it to a folder.",
+    "predict": "Predict the rows of a table, with intervals or with sets of classes.",
+    "evaluate": "Compare predictions with known targets: errors, coverage, and where both are worst.",
+    "export": "Write a model as an ONNX file, or as an MLflow model.",
+}
+"""The commands, each a module of this package with an `app`, and their one-line descriptions."""
+INPUT_ERROR = 2
 INTERRUPTED = 130
+
+EXTRAS = {
+    **dict.fromkeys(("typer", "rich", "plotly", "jinja2"), "cli,report"),
+    **dict.fromkeys(("torch", "lightning_fabric", "safetensors"), "nn"),
+    **dict.fromkeys(("botorch", "gpytorch"), "bo"),
+    **dict.fromkeys(("ngboost", "quantile_forest"), "compare"),
+    "PIL": "images",
+}
+"""The extra that each package comes with."""
 
 
 def main() -> None:
     """Run the command line and exit with its status."""
     try:
-        status = _run(_build_app())
-    except ModuleNotFoundError as error:
-        message = what_to_install(error)
-        if message is None:
-            raise
-        status = _complain(message)
-    except BadInput as error:
-        status = _complain(str(error))
+        status = _run(sys.argv[1:])
+    except InputError as error:
+        status = _report(str(error))
+    except ImportError as error:
+        status = _report(_missing_package(error))
+    except Exception as error:
+        error.add_note("This is a bug in deltauq. Please report it with the lines above.")
+        raise
     sys.exit(status)
 
 
-def _run(app: Any) -> int:
-    """Run an app and return its status; what it says of bad arguments becomes `BadInput`."""
+def _run(arguments: list[str]) -> int:
+    import rich  # noqa: F401  # fails here, before any work is done, if the package is missing
     import typer
 
+    name = arguments[0] if arguments else ""
     try:
-        return app(prog_name="deltauq", standalone_mode=False) or 0
+        if name in COMMANDS:
+            app = import_module(f"deltauq.cli.{name}").app
+            return app(arguments[1:], prog_name=f"deltauq {name}", standalone_mode=False) or 0
+        return _overview()(arguments, prog_name="deltauq", standalone_mode=False) or 0
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
     except Exception as error:
-        # typer has its own copy of click or uses an installed one: its errors are known by what they can do.
-        message = getattr(error, "format_message", None)
-        if message is None:
+        # Errors in the arguments: the class depends on the version of typer, the method does not.
+        if not hasattr(error, "format_message"):
             raise
-        raise BadInput(message()) from error
+        raise InputError(error.format_message()) from error
 
 
-def _complain(message: str) -> int:
-    print(f"deltauq: {' '.join(message.split())}", file=sys.stderr)
-    return BAD_INPUT
-
-
-def _build_app() -> Any:
-    """Return the typer app with all commands."""
+def _overview() -> Any:
+    """Return the app without a command: it shows the version or the help, or rejects an unknown command."""
     import typer
 
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
-    def show_version(asked: bool) -> None:
-        if asked:
+    def show_version(value: bool) -> None:
+        if value:
             print(f"deltauq {__version__}")
             raise typer.Exit
 
@@ -69,10 +85,27 @@ def _build_app() -> Any:
             bool, typer.Option("--version", callback=show_version, is_eager=True, help="Show the version.")
         ] = False,
     ) -> None:
-        """An error bar for any predictive model, and an account of how far to trust it."""  # noqa: D401
+        """Uncertainty estimates for any predictive model."""
         if context.invoked_subcommand is None:
             print(context.get_help())
 
-    for name in COMMANDS:
-        import_module(f"deltauq.cli.{name}").register(app)
+    for name, description in COMMANDS.items():
+        app.command(name, help=description)(lambda: None)
     return app
+
+
+def _report(message: str) -> int:
+    print(f"deltauq: {' '.join(message.split())}", file=sys.stderr)
+    return INPUT_ERROR
+
+
+def _missing_package(error: ImportError) -> str:
+    """Return a line that says what to install; raise the error again if no extra has the package."""
+    if error.name is None:  # raised by this package, with such a line
+        return str(error)
+    package = error.name.partition(".")[0]
+    if package not in EXTRAS:
+        raise error
+    from deltauq.utils.install import install_command
+
+    return f"{package} is not installed: {install_command(EXTRAS[package])}"

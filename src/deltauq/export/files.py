@@ -7,6 +7,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from deltauq.utils.errors import InputError
+
 
 def load(path: str | PathLike[str], map_location: Any = "cpu", trust: Iterable[str] = ()) -> Any:
     """Return the model that a file or folder holds.
@@ -36,7 +38,7 @@ def load(path: str | PathLike[str], map_location: Any = "cpu", trust: Iterable[s
     if not path.is_file():
         raise FileNotFoundError(f"there is no file {path}.")
     if not _is_safetensors(path):
-        raise ValueError(f"{path} is not a safetensors file, which is what networks are saved as.")
+        raise InputError(f"{path} is not a safetensors file, which is what networks are saved as.")
     from deltauq.nn import load as load_network
 
     return load_network(path, map_location)

@@ -10,6 +10,7 @@ from sklearn.base import is_classifier
 from deltauq.estimators import AnchoredClassifier, AnchoredRegressor
 from deltauq.estimators.trees import packable
 from deltauq.export.onnx_graph import ML, Graph
+from deltauq.utils.errors import InputError
 
 AnchoredTrees = AnchoredRegressor | AnchoredClassifier
 
@@ -18,12 +19,12 @@ def check_exportable(model: AnchoredTrees) -> None:
     """Refuse what cannot be written as a graph of trees."""
     for base in (model.estimator_, getattr(model, "center_", model.estimator_)):
         if not packable(base):
-            raise ValueError(
+            raise InputError(
                 "ONNX export takes trees and forests of scikit-learn, and networks of deltauq.nn, "
                 f"got {type(base).__name__}."
             )
         if base.n_outputs_ != 1:
-            raise ValueError(f"ONNX export takes one target, got {base.n_outputs_}.")
+            raise InputError(f"ONNX export takes one target, got {base.n_outputs_}.")
 
 
 def add_posterior(graph: Graph, model: AnchoredTrees, X: str) -> tuple[str, str]:

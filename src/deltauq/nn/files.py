@@ -19,11 +19,12 @@ from deltauq.nn.anchored import Anchored
 from deltauq.nn.inputs import Inputs
 from deltauq.nn.networks import NETWORKS
 from deltauq.nn.pairing import PAIRINGS
+from deltauq.utils.errors import InputError
 
 FORMAT = "deltauq.nn/1"
 
 
-class UnusableFileError(ValueError):
+class UnusableFileError(InputError):
     """The file is no whole file of an anchored network, or is one of another architecture."""
 
 

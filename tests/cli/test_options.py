@@ -1,4 +1,4 @@
-"""Options that say how a table is read: `--date-format`, `--decimal`, `--encoding`."""
+"""The options `--date-format`, `--decimal` and `--encoding`."""
 
 import json
 
@@ -11,7 +11,7 @@ import deltauq
 
 @pytest.fixture
 def table():
-    """Forty rows whose dates and areas can be read in two ways, with a town in latin-1."""
+    """Forty rows with ambiguous dates and numbers, and a town in latin-1."""
     n = np.arange(40)
     return pd.DataFrame(
         {
@@ -27,18 +27,19 @@ OPTIONS = ["--date-format", "%d/%m/%Y", "--decimal", ",", "--encoding", "latin-1
 
 
 @pytest.mark.parametrize(
-    ("left", "words"), [(0, "name the format by --date-format"), (2, "by --decimal"), (4, "by --encoding")]
+    ("removed", "message"),
+    [(0, "by --date-format"), (2, "by --decimal"), (4, "by --encoding")],
 )
-def test_every_command_names_the_option_that_is_missing(left, words, table, run, tmp_path):
+def test_error_names_the_missing_option(removed, message, table, run, tmp_path):
     table.to_csv(tmp_path / "x.csv", index=False, encoding="latin-1")
-    options = OPTIONS[:left] + OPTIONS[left + 2 :]
+    options = OPTIONS[:removed] + OPTIONS[removed + 2 :]
     for command in (["fit", "-o", tmp_path / "model"], ["assess"]):
         done = run(*command, tmp_path / "x.csv", "--target", "price", "--model", "linear", *options)
-        assert (done.code, done.out) == (2, "") and words in done.err
+        assert (done.code, done.out) == (2, "") and message in done.err
         assert len(done.err.splitlines()) == 1
 
 
-def test_fit_predict_and_evaluate_read_alike(table, run, tmp_path):
+def test_fit_predict_and_evaluate_agree(table, run, tmp_path):
     table.to_csv(tmp_path / "x.csv", index=False, encoding="latin-1")
     model = tmp_path / "model"
     done = run("fit", tmp_path / "x.csv", "--target", "price", "--model", "linear", "-o", model, *OPTIONS)
@@ -61,7 +62,7 @@ def test_fit_predict_and_evaluate_read_alike(table, run, tmp_path):
     assert (tmp_path / "other-out.csv").read_text() == (tmp_path / "out.csv").read_text()
 
 
-def test_formats_that_mean_nothing_are_refused(table, run, tmp_path, price_model):
+def test_invalid_formats(table, run, tmp_path, price_model):
     table.to_csv(tmp_path / "x.csv", index=False)
     for option, value in (("--decimal", "comma"), ("--date-format", "%Q"), ("--encoding", "klingon")):
         for command in (
@@ -72,7 +73,7 @@ def test_formats_that_mean_nothing_are_refused(table, run, tmp_path, price_model
             assert done.code == 2 and value in done.err and len(done.err.splitlines()) == 1
 
 
-def test_a_spreadsheet_gets_its_own_message(run, tmp_path, price_model):
+def test_spreadsheet(run, tmp_path, price_model):
     (tmp_path / "x.xlsx").write_bytes(b"PK\x03\x04")
     for command in (
         ["fit", tmp_path / "x.xlsx", "--target", "price"],

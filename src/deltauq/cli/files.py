@@ -1,0 +1,53 @@
+"""Files that commands read and write."""
+
+import os
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from deltauq.utils.errors import InputError
+
+if TYPE_CHECKING:
+    from deltauq.tables import TableModel
+
+
+@contextmanager
+def writing(path: Path | str) -> Iterator[None]:
+    """Turn errors of the file system, such as a full disk, into `InputError`."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def check_writable(path: Path) -> None:
+    """Raise `InputError` if a file cannot be written."""
+    with writing(path):
+        folder = path.parent
+        if not folder.is_dir():
+            raise InputError(f"cannot write {path}: {folder} is not a folder")
+        if path.is_dir():
+            raise InputError(f"cannot write {path}: it is a folder")
+        if not os.access(path if path.exists() else folder, os.W_OK):
+            raise InputError(f"cannot write {path}: permission denied")
+
+
+def check_page(path: Path | None) -> None:
+    """Raise an error, before any work is done, if an HTML page cannot be written."""
+    if path is not None:
+        check_writable(path)
+        import_module("plotly")
+        import_module("jinja2")
+
+
+def load_model(folder: Path, trust: Sequence[str] | None) -> tuple["TableModel", list[str]]:
+    """Return the model of a folder, and warnings about the versions that it was fitted with."""
+    from deltauq.tables import load
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        model = load(folder, trust or [])
+    return model, [str(warning.message) for warning in caught if warning.category is UserWarning]
