@@ -24,9 +24,9 @@ def test_page_holds_both_parts(small_demo):
 
 def test_progress_and_repeatability(small_demo):
     calls = []
-    first = run_demo(lambda done, total: calls.append((done, total))).numbers()
+    first = run_demo(lambda done, total: calls.append((done, total))).to_dict()
     assert calls == [(0, 3), (1, 3), (2, 3)]
-    second = run_demo().numbers()
+    second = run_demo().to_dict()
     del first["seconds"], second["seconds"]
     assert first == second
 

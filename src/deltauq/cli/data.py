@@ -35,7 +35,7 @@ def list_(folder: Folder = None, as_json: options.Json = False) -> None:
     _use(folder)
     datasets = list_datasets()
     if as_json:
-        print(json.dumps([_numbers(dataset) for dataset in datasets]))
+        print(json.dumps([_to_dict(dataset) for dataset in datasets]))
         return
     rows = [(dataset.name, _size(dataset), _location(dataset), _file(dataset)) for dataset in datasets]
     _print_table(("dataset", "size", "location", "file or server"), rows)
@@ -51,7 +51,7 @@ def check(folder: Folder = None, as_json: options.Json = False) -> None:
     results = _check_all(datasets)
     if as_json:
         numbers = [
-            {**_numbers(dataset), "status": status, "reason": reason}
+            {**_to_dict(dataset), "status": status, "reason": reason}
             for dataset, (status, reason) in zip(datasets, results, strict=True)
         ]
         print(json.dumps(numbers))
@@ -100,7 +100,7 @@ def _check(dataset: Dataset) -> tuple[str, str]:
     return INTACT, ""
 
 
-def _numbers(dataset: Dataset) -> dict[str, Any]:
+def _to_dict(dataset: Dataset) -> dict[str, Any]:
     return {
         "name": dataset.name,
         "kind": dataset.kind,

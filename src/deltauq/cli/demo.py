@@ -30,7 +30,7 @@ def demo(
     with writing(out):
         out.write_text(render_demo(result), encoding="utf-8")
     if as_json:
-        print(json.dumps({**result.numbers(), "page": str(out.resolve())}, allow_nan=False))
+        print(json.dumps({**result.to_dict(), "page": str(out.resolve())}, allow_nan=False))
         return
     _print_result(result)
     print(f"Page: {out.resolve()}")

@@ -137,7 +137,7 @@ class Demo:
     table: TableResult
     seconds: float
 
-    def numbers(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Return the results as plain values for JSON."""
         return {
             "version": __version__,
