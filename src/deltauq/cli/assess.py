@@ -21,7 +21,7 @@ MAX_ROWS = 2000
 WIDE = 100
 """Terminals of this width have space between columns."""
 
-app = typer.Typer(add_completion=False)
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
 @app.command()
@@ -46,7 +46,10 @@ def assess(
     jobs: Annotated[int, typer.Option(min=1, help="Number of processes.")] = 1,
     seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 0,
 ) -> None:
-    """Compare a model with and without anchoring on your table, by cross-validation."""
+    """Compare a model with and without anchoring by cross-validation.
+
+    The result is a recommendation whether to use anchoring on this table, and the scores behind it.
+    """
     from deltauq.tables.preprocessing import load_table
 
     check_page(html)

@@ -13,7 +13,7 @@ from deltauq.utils.progress import counting_bar
 if TYPE_CHECKING:
     from deltauq.demo import Demo
 
-app = typer.Typer(add_completion=False)
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
 @app.command()
@@ -21,7 +21,10 @@ def demo(
     out: Annotated[Path, typer.Option("--out", "-o", help="HTML page to write.")] = Path("deltauq-demo.html"),
     as_json: options.Json = False,
 ) -> None:
-    """Show error bars and intervals on two small problems, in a few seconds."""
+    """Show error bars and intervals on two small problems.
+
+    It takes a few seconds. The page shows a gap in one-dimensional data, and a real table.
+    """
     from deltauq.demo import render_demo, run_demo
 
     check_page(out)

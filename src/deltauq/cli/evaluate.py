@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 N_PRINTED = 5
 """The number of slices and rows that are printed; the page and the JSON have more."""
 
-app = typer.Typer(add_completion=False)
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
 @app.command()
@@ -31,7 +31,10 @@ def evaluate(
     encoding: options.Encoding = "utf-8",
     as_json: options.Json = False,
 ) -> None:
-    """Compare predictions with known targets: errors, coverage, and where both are worst."""
+    """Compare predictions with known targets.
+
+    The result has errors, empirical coverage, and the slices and rows where they are worst.
+    """
     from deltauq import tables
 
     check_page(html)

@@ -10,7 +10,7 @@ from deltauq.cli import options
 from deltauq.cli.files import check_writable, writing
 from deltauq.utils.errors import InputError
 
-app = typer.Typer(add_completion=False)
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
 @app.command()
@@ -30,7 +30,7 @@ def export(
     trust: options.Trust = None,
     as_json: options.Json = False,
 ) -> None:
-    """Write a model as an ONNX file, or as an MLflow model."""
+    """Write a model as an ONNX file or an MLflow model."""
     from deltauq.export import export_mlflow, export_onnx, load
 
     check_writable(out)

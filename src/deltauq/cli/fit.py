@@ -19,7 +19,7 @@ MAX_ROWS = 20_000
 MAX_SEED = 2**32 - 1
 """The largest seed of scikit-learn."""
 
-app = typer.Typer(add_completion=False)
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
 @app.command()
@@ -51,7 +51,10 @@ def fit(
     seed: Annotated[int, typer.Option(min=0, max=MAX_SEED, help="Random seed.")] = 0,
     as_json: options.Json = False,
 ) -> None:
-    """Fit a model with error bars to a table, and write it to a folder."""
+    """Fit a model with error bars to a table.
+
+    A quarter of the rows is held out for calibration. The model is written to a folder.
+    """
     from deltauq import tables
     from deltauq.tables.errors import require_skops
     from deltauq.tables.folder import check_free

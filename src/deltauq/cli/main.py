@@ -12,13 +12,13 @@ from deltauq._version import __version__
 from deltauq.utils.errors import InputError
 
 COMMANDS = {
-    "demo": "Show error bars and intervals on two small problems, in a few seconds.",
+    "demo": "Show error bars and intervals on two small problems.",
     "data": "List the known datasets, and check their files.",
-    "assess": "Compare a model with and without anchoring on your table, by cross-validation.",
-    "fit": "Fit a model with error bars to a table, and write it to a folder.",
-    "predict": "Predict the rows of a table, with intervals or with sets of classes.",
-    "evaluate": "Compare predictions with known targets: errors, coverage, and where both are worst.",
-    "export": "Write a model as an ONNX file, or as an MLflow model.",
+    "assess": "Compare a model with and without anchoring by cross-validation.",
+    "fit": "Fit a model with error bars to a table.",
+    "predict": "Predict the rows of a table, with intervals or class sets.",
+    "evaluate": "Compare predictions with known targets.",
+    "export": "Write a model as an ONNX file or an MLflow model.",
 }
 """The commands, each a module of this package with an `app`, and their one-line descriptions."""
 INPUT_ERROR = 2
@@ -71,7 +71,7 @@ def _overview() -> Any:
     """Return the app without a command: it shows the version or the help, or rejects an unknown command."""
     import typer
 
-    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
     def show_version(value: bool) -> None:
         if value:

@@ -17,7 +17,7 @@ from deltauq.utils.progress import counting_bar
 if TYPE_CHECKING:
     from deltauq.tables import PredictionSummary
 
-app = typer.Typer(add_completion=False)
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
 @app.command()
@@ -55,7 +55,10 @@ def predict(
     ] = None,
     as_json: options.Json = False,
 ) -> None:
-    """Predict the rows of a table, with intervals or with sets of classes."""
+    """Predict the rows of a table, with intervals or class sets.
+
+    Each row gets a prediction, its standard deviation, an interval or a set of classes, and a level of risk.
+    """
     params = {
         "keep": keep or [],
         "coverage": coverage,
