@@ -16,7 +16,6 @@ from torch import Tensor
 
 from deltauq.core.encoding import ENCODINGS
 from deltauq.nn.anchored import Anchored
-from deltauq.nn.inputs import Inputs
 from deltauq.nn.networks import NETWORKS
 from deltauq.nn.pairing import PAIRINGS
 from deltauq.utils.errors import InputError
@@ -25,42 +24,34 @@ FORMAT = "deltauq.nn/1"
 
 
 class UnusableFileError(InputError):
-    """The file is no whole file of an anchored network, or is one of another architecture."""
+    """The file is not a complete file of an anchored network, or is one of another architecture."""
 
 
 def save(net: Anchored, path: str | PathLike[str]) -> None:
-    """Write the weights and anchors of a network, with what is needed to rebuild it if it is one of ours.
+    """Write the weights, anchors and options of a network.
 
     Parameters
     ----------
     net : Anchored
     path : path
-        Written anew if it exists.
+        Replaced if it exists.
     """
-    state = net.state_dict()
+    state, path = net.state_dict(), Path(path)
     for name, value in state.items():
         if not isinstance(value, Tensor):
             raise TypeError(
                 f"the network's state {name!r} is a {type(value).__name__}, and files hold tensors only: "
                 "return a tensor from get_extra_state."
             )
-    folder = Path(path).parent
-    if not folder.is_dir():
-        raise FileNotFoundError(f"there is no folder {folder} to write {Path(path).name} to.")
-    if Path(path).is_dir():
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"there is no folder {path.parent} to write {path.name} to.")
+    if path.is_dir():
         raise IsADirectoryError(f"{path} is a folder: name a file.")
     # Copies: tensors that share memory cannot be written.
-    tensors = {name: value.detach().cpu().clone() for name, value in state.items()}
+    copies = {name: value.cpu().clone(memory_format=torch.contiguous_format) for name, value in state.items()}
     description = json.dumps(_describe(net), sort_keys=True)
-    save_file(
-        {name: value.contiguous() for name, value in tensors.items()},
-        path,
-        metadata={
-            "format": FORMAT,
-            "description": description,
-            "sha256": _digest(description, tensors),
-        },
-    )
+    digest = _digest(description, copies)
+    save_file(copies, path, metadata={"format": FORMAT, "description": description, "sha256": digest})
 
 
 def load(path: str | PathLike[str], map_location: str | torch.device = "cpu") -> Anchored:
@@ -72,7 +63,7 @@ def load(path: str | PathLike[str], map_location: str | torch.device = "cpu") ->
     ----------
     path : path
     map_location : device, default="cpu"
-        Where the network is put.
+        Device of the network.
 
     Returns
     -------
@@ -80,32 +71,33 @@ def load(path: str | PathLike[str], map_location: str | torch.device = "cpu") ->
         In ``eval()``.
     """
     description, tensors = _read(path)
-    network = description["network"]
-    anchored = description["anchored"]
+    network, options = description["network"], description["anchored"]
     if network["name"] not in NETWORKS or network.get("config") is None:
-        options = [
-            f"{name}={anchored[name]!r:.80}"
+        known = [
+            f"{name}={options[name]!r:.80}"
             for name in ("encoding", "at", "stem")
-            if isinstance(anchored.get(name), str)
+            if isinstance(options.get(name), str)
         ]
         raise UnusableFileError(
             f"{path} holds a {network['name']}, which only its own code can build: construct it, wrap it by "
-            f"net = Anchored(network, {', '.join(options)}), and call net.load(path)."
+            f"net = Anchored(network, {', '.join(known)}), and call net.load(path)."
         )
-    if not all(isinstance(anchored.get(word), str) for word in ("encoding", "train_anchors")):
+    if not all(isinstance(options.get(name), str) for name in ("encoding", "train_anchors")):
         raise UnusableFileError(
             f"{path} holds an encoding or prior of your own: construct the network and call net.load(path)."
         )
     try:
-        built = NETWORKS[network["name"]](**network["config"]).to(_dtype(network.get("dtype", "float32")))
-        net = Anchored(built, **anchored)
+        dtype = getattr(torch, str(network.get("dtype", "float32")), None)
+        if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
+            raise ValueError(f"there is no floating dtype {network['dtype']!r}.")
+        net = Anchored(NETWORKS[network["name"]](**network["config"]).to(dtype), **options)
     except (TypeError, ValueError, RuntimeError, AttributeError) as error:
         raise UnusableFileError(f"{path} describes no network that can be built: {error}") from None
-    _fill(net, tensors, path, description)
+    _load_state(net, tensors, path, network["name"])
     net.eval()
     try:
         if net.anchors.numel():
-            net._layer_input(Inputs(net.anchors[:1]))
+            net(net.anchors[:1])
     except (TypeError, ValueError, RuntimeError, IndexError):
         shape = tuple(net.anchors.shape)
         raise UnusableFileError(
@@ -115,14 +107,16 @@ def load(path: str | PathLike[str], map_location: str | torch.device = "cpu") ->
 
 
 def load_into(net: Anchored, path: str | PathLike[str]) -> None:
-    """Read weights and anchors into a network of the same architecture, on the network's device."""
+    """Load weights and anchors into a network of the same architecture, on the network's device."""
     description, tensors = _read(path)
-    encoding = description["anchored"].get("encoding")
-    mine = _describe(net)["anchored"]["encoding"]
-    if encoding != mine and None not in (encoding, mine):  # None: one without a name
-        raise UnusableFileError(f"{path} is of encoding={encoding!r}, and this network has {mine!r}.")
-    _fill(net, tensors, path, description)
-    saved = description["anchored"].get("average_masked", net.average_masked)
+    options, own = description["anchored"], _describe(net)["anchored"]
+    encoding = options.get("encoding")
+    if encoding != own["encoding"] and None not in (encoding, own["encoding"]):  # None: one without a name
+        raise UnusableFileError(
+            f"{path} is of encoding={encoding!r}, and this network has {own['encoding']!r}."
+        )
+    _load_state(net, tensors, path, description["network"]["name"])
+    saved = options.get("average_masked", net.average_masked)
     if saved != net.average_masked:
         warnings.warn(
             f"the network of {path} was saved with average_masked={saved}, and this one has "
@@ -132,7 +126,7 @@ def load_into(net: Anchored, path: str | PathLike[str]) -> None:
 
 
 def _describe(net: Anchored) -> dict[str, Any]:
-    """Return, as plain values, how the network was constructed; what has no name is left out."""
+    """Return, as plain values, how the network was constructed; None for what has no name."""
     encodings = {kind: name for name, kind in ENCODINGS.items()}
     own = type(net.module) in NETWORKS.values()
     return {
@@ -177,47 +171,32 @@ def _read(path: str | PathLike[str]) -> tuple[dict[str, Any], dict[str, Tensor]]
     return description, tensors
 
 
-def _dtype(name: str) -> torch.dtype:
-    """Return the floating dtype of that name."""
-    dtype = getattr(torch, name, None)
-    if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
-        raise ValueError(f"there is no floating dtype {name!r}.")
-    return dtype
-
-
 def _digest(description: str, tensors: dict[str, Tensor]) -> str:
     """Return the SHA-256 of the description and all tensors, in the order of their names."""
     digest = hashlib.sha256(description.encode())
-    for name in sorted(tensors):
-        value = tensors[name].contiguous()
+    for name, value in sorted(tensors.items()):
         digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
         digest.update(value.flatten().view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()
 
 
-def _fill(
-    net: Anchored, tensors: dict[str, Tensor], path: str | PathLike[str], description: dict[str, Any]
-) -> None:
-    """Load a state, or say in one line where it differs, leaving the network as it was."""
+def _load_state(net: Anchored, tensors: dict[str, Tensor], path: str | PathLike[str], name: str) -> None:
+    """Load a state, or raise an error that names the first difference and leaves the network as it was."""
     own = net.state_dict()
-    # Stored anchors may have any number and shape.
-    names = own.keys() - {"anchors"}
-    missing, further = own.keys() - tensors.keys(), tensors.keys() - own.keys()
-    both = names & tensors.keys()
-    reshaped = {name for name in both if own[name].shape != tensors[name].shape}
-    if missing or further or reshaped:
-        first = min(missing | further | reshaped)
-        ours = tuple(own[first].shape) if first in own else "absent"
-        theirs = tuple(tensors[first].shape) if first in tensors else "absent"
-        raise UnusableFileError(
-            f"{path} holds a {description['network']['name']} of another architecture: "
-            f"{first!r} is {theirs} there and {ours} here."
-        )
-    for name in sorted(both):
-        if own[name].dtype != tensors[name].dtype:
+    for key in sorted(own.keys() | tensors.keys()):
+        here, there = own.get(key), tensors.get(key)
+        # Stored anchors may have any number and shape.
+        if here is None or there is None or (here.shape != there.shape and key != "anchors"):
+            shapes = ["absent" if value is None else tuple(value.shape) for value in (there, here)]
             raise UnusableFileError(
-                f"{path} holds a network of another precision: {name!r} is {tensors[name].dtype} there and "
-                f"{own[name].dtype} here: cast the network first."
+                f"{path} holds a {name} of another architecture: "
+                f"{key!r} is {shapes[0]} there and {shapes[1]} here."
+            )
+    for key in sorted(own.keys() - {"anchors"}):
+        if own[key].dtype != tensors[key].dtype:
+            raise UnusableFileError(
+                f"{path} holds a network of another precision: {key!r} is {tensors[key].dtype} there and "
+                f"{own[key].dtype} here: cast the network first."
             )
     anchors = tensors["anchors"]
     if anchors.numel() and anchors.ndim < 2:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +13,7 @@ from deltauq.core import Posterior, StreamingPosterior
 from deltauq.core.posterior import LINKS
 from deltauq.nn.inputs import Inputs
 from deltauq.nn.layer import AnchorTerm
+from deltauq.nn.wrapping import recorded_calls
 
 DEFAULT_BUDGET = {"cpu": 64 * 2**20}
 """Bytes of activations in one pass. On a CPU, small blocks that fit its caches are also faster."""
@@ -60,24 +59,16 @@ class Plan:
 
 
 def make_plan(run: Run, network: nn.Module, inputs: Inputs, term: AnchorTerm) -> Plan:
-    """Evaluate two rows in both ways, and choose the fast one if its outputs are equal.
-
-    Parameters
-    ----------
-    run : callable
-    network : Module
-    inputs : Inputs
-    term : AnchorTerm
-        Of one anchor or two.
-    """
+    """Evaluate two rows in both ways, and choose the fast one if its outputs are equal."""
     inputs = inputs.rows(0, 2)
     x = inputs.x
     if x.is_floating_point():
         inputs = replace(inputs, x=x.nan_to_num(0.0, 0.0, 0.0))
     with torch.no_grad(), torch.autocast(x.device.type, enabled=False):
-        with _recorded_bytes(network) as sizes:
+        with recorded_calls(network) as calls:
             expected = run(inputs, replace(term, repeated=True))
-        row_bytes = max(1, max(sizes, default=0) // max(1, len(term) * x.shape[0]))
+        n_bytes = max((call.n_bytes for call in calls), default=0)
+        row_bytes = max(1, n_bytes // max(1, len(term) * x.shape[0]))
         try:
             repeated = not _equal(run(inputs, term), expected)
         except MISMATCHES:
@@ -95,25 +86,6 @@ def _equal(outputs: Tensor, expected: Tensor) -> bool:
     return outputs.shape == expected.shape and torch.allclose(
         outputs, expected, rtol=tolerance, atol=tolerance * scale, equal_nan=True
     )
-
-
-@contextmanager
-def _recorded_bytes(network: nn.Module) -> Iterator[list[int]]:
-    """Record how many bytes enter and leave each layer, in passes of this thread."""
-    sizes: list[int] = []
-    thread = threading.get_ident()
-
-    def hook(layer: nn.Module, args: tuple[Any, ...], output: Any) -> None:
-        if threading.get_ident() == thread:
-            tensors = [t for t in (*args, output) if isinstance(t, Tensor)]
-            sizes.append(sum(t.numel() * t.element_size() for t in tensors))
-
-    handles = [layer.register_forward_hook(hook) for layer in network.modules()]
-    try:
-        yield sizes
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 def under_anchors(outputs: Tensor, term: AnchorTerm) -> Tensor:

@@ -15,7 +15,7 @@ from torch.nn.parameter import is_lazy
 from torch.nn.utils.parametrize import is_parametrized
 
 from deltauq.core import Encoding
-from deltauq.nn.layer import AnchoredLayer, decoding_weight, first_tensor, projected, widened
+from deltauq.nn.layer import AnchoredLayer, decoding_weight, projected, widened
 
 WIDENABLE = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 NORMS = (_NormBase, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm)
@@ -26,22 +26,9 @@ _NAMES = ", ".join(kind.__name__ for kind in WIDENABLE)
 
 
 def anchor_stem(network: nn.Module, encoding: Encoding, stem: str | None, init: str) -> tuple[nn.Module, str]:
-    """Widen the layer that takes the input.
+    """Widen the layer called `stem`, by default the first Linear or Conv in the order of registration.
 
-    Parameters
-    ----------
-    network : Module
-        Changed in place, unless it is that layer itself.
-    encoding : Encoding
-    stem : str, optional
-        Name of the layer; by default the first Linear or Conv in the order of registration.
-    init : {"random", "pretrained"}
-
-    Returns
-    -------
-    network : Module
-    name : str
-        Name of the anchored layer.
+    Return the network, which is changed in place unless it is that layer itself, and the layer's name.
     """
     _check_network(network)
     name = _first_widenable(network) if stem is None else stem
@@ -195,29 +182,34 @@ def _channels_of(layer: nn.Module) -> tuple[int, int] | None:
 
 
 class LayerCall(NamedTuple):
-    """One call of a layer: its name, the layer, and the tensor that entered."""
+    """One call of a layer."""
 
     name: str
     layer: nn.Module
     tensor: Tensor
+    """The first tensor that entered."""
+    n_bytes: int
+    """Size of all tensors that entered and left."""
 
 
 @contextmanager
 def recorded_calls(network: nn.Module) -> Iterator[list[LayerCall]]:
-    """Record the calls of layers by this thread, in their order."""
+    """Record the calls of layers by this thread that take a tensor, in the order in which they end."""
     calls: list[LayerCall] = []
     thread = threading.get_ident()
 
     def recorder(name: str) -> Any:
-        def hook(layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            tensor = first_tensor(args, kwargs)
-            if tensor is not None and threading.get_ident() == thread:
-                calls.append(LayerCall(name, layer, tensor))
+        def hook(layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
+            tensors = [value for value in (*args, *kwargs.values()) if isinstance(value, Tensor)]
+            if tensors and threading.get_ident() == thread:
+                outputs = [output] if isinstance(output, Tensor) else []
+                n_bytes = sum(t.numel() * t.element_size() for t in (*tensors, *outputs))
+                calls.append(LayerCall(name, layer, tensors[0], n_bytes))
 
         return hook
 
     handles = [
-        layer.register_forward_pre_hook(recorder(name), with_kwargs=True)
+        layer.register_forward_hook(recorder(name), with_kwargs=True)
         for name, layer in network.named_modules()
     ]
     try:
@@ -228,50 +220,40 @@ def recorded_calls(network: nn.Module) -> Iterator[list[LayerCall]]:
 
 
 def check_calls(calls: list[LayerCall], anchored: str, n: int) -> None:
-    """Raise an error unless all of the input passes through the anchored layer, exactly once.
-
-    Parameters
-    ----------
-    calls : list of LayerCall
-        Those of one pass.
-    anchored : str
-        Name of the anchored layer.
-    n : int
-        Rows of the input.
-    """
-    # What runs inside the anchored layer is no other layer.
+    """Raise an error unless all n rows of the input pass through the layer `anchored`, exactly once."""
+    # What runs inside the anchored layer is no other layer, and neither is what contains it.
     calls = [c for c in calls if c.name == anchored or not _contains(anchored, c.name)]
     layers = join_names([f"{c.name or 'itself'} ({type(c.layer).__name__})" for c in calls if _counts(c)])
-    places = [k for k, call in enumerate(calls) if call.name == anchored]
-    if len(places) != 1:
-        times = "never" if not places else f"{len(places)} times"
+    others = [c for c in calls if not _contains(c.name, anchored)]
+    positions = [k for k, call in enumerate(calls) if call.name == anchored]
+    if len(positions) != 1:
+        times = "never" if not positions else f"{len(positions)} times"
         raise ValueError(
             f"the anchored layer {anchored!r} was called {times} in one pass: name a layer that is called "
             "once, by stem= (to widen it) or at= (to put a projection in front); "
             f"layers called: {layers}."
         )
-    call, before = calls[places[0]], calls[: places[0]]
+    call = calls[positions[0]]
     if call.tensor.shape[0] != n:
         raise ValueError(
             f"{n} inputs reach the anchored layer as {call.tensor.shape[0]} rows: anchors are paired with "
             f"inputs, so its first axis must be theirs; name another layer by at=; layers called: {layers}."
         )
-    if call.layer.following is None:
-        for earlier in before:
-            if (
-                _counts(earlier)
-                and not isinstance(earlier.layer, NORMS)
-                and not _contains(earlier.name, anchored)
-            ):
-                raise ValueError(
-                    f"the input first reaches {earlier.name!r} ({type(earlier.layer).__name__}), not the "
-                    f"widened layer {anchored!r}: name the layer to widen by stem=, or a later one to put a "
-                    f"projection in front of by at=; layers called: {layers}."
-                )
-    others = [c.name for c in calls if c.tensor is call.tensor and not _contains(c.name, anchored)]
-    if others:
+    before = [
+        c
+        for c in calls[: positions[0]]
+        if _counts(c) and not isinstance(c.layer, NORMS) and not _contains(c.name, anchored)
+    ]
+    if before and call.layer.following is None:
         raise ValueError(
-            f"the tensor that enters {anchored!r} also enters {join_names(others)}, where it would pass "
+            f"the input first reaches {before[0].name!r} ({type(before[0].layer).__name__}), not the widened "
+            f"layer {anchored!r}: name the layer to widen by stem=, or a later one to put a projection in "
+            f"front of by at=; layers called: {layers}."
+        )
+    consumers = [c.name for c in others if c.tensor is call.tensor]
+    if consumers:
+        raise ValueError(
+            f"the tensor that enters {anchored!r} also enters {join_names(consumers)}, where it would pass "
             f"without anchors: name a layer that all of it passes through by at=; layers called: {layers}."
         )
 
