@@ -1,7 +1,7 @@
 """Writes the result tables of the documentation; with `--check` it only compares.
 
-`docs/results.md` is the report on all experiments. In README.md, the text between `<!-- name -->` and
-`<!-- /name -->` is the first table of that experiment.
+`docs/results.md` is the report on all experiments, with the discussions in `docs/results/`. In README.md, the
+text between `<!-- name -->` and `<!-- /name -->` is the first table of that experiment.
 """
 
 from __future__ import annotations
@@ -24,7 +24,18 @@ BLOCK = re.compile(r"<!-- (?P<name>[a-z0-9-]+) -->\n.*?<!-- /(?P=name) -->", re.
 def render_report() -> str:
     """Return the report of all experiments in Markdown."""
     command = [sys.executable, "-m", "experiments", "report", "--format", "markdown", "--profile", "paper"]
-    return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()
+    report = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()
+    sections = re.split(r"^(?=## )", report, flags=re.MULTILINE)[1:]
+    return "\n\n".join(_with_discussion(section.strip()) for section in sections)
+
+
+def _with_discussion(section: str) -> str:
+    """Return the section of an experiment with its discussion at the end, if there is one."""
+    name = section[3 : section.index(":")]
+    file = ROOT / "docs" / "results" / f"{name}.md"
+    if not file.exists():
+        return section
+    return f"{section}\n\n### Discussion of {name}\n\n{file.read_text('utf-8').strip()}"
 
 
 def with_tables(text: str, report: str) -> str:

@@ -31,13 +31,16 @@ NAMES = (
     "gpu-bench",
     "corruptions",
 )
+MODULES = {"bases": "base_estimators", "beyond": "anchoring_variants"}
+"""Modules whose name differs from that of the experiment in its result lines."""
 
 
 def get_experiment(name: str) -> Experiment:
     """Return the experiment of that name."""
     if name not in NAMES:
         raise ValueError(f"experiment must be one of {list(NAMES)}, got {name!r}.")
-    experiment: Experiment = import_module(f"experiments.{name.replace('-', '_')}").EXPERIMENT
+    module = MODULES.get(name, name.replace("-", "_"))
+    experiment: Experiment = import_module(f"experiments.{module}").EXPERIMENT
     return experiment
 
 

@@ -25,7 +25,7 @@ DATASETS = {"quick": (216, 41539), "paper": REGRESSION}
 
 
 def cells(profile: str) -> list[Cell]:
-    """Return one cell per data set, number of anchors and trial."""
+    """Return one cell per dataset, number of anchors and trial."""
     return [
         {"dataset": dataset, "n_anchors": n_anchors, "seed": seed}
         for seed in SEEDS[profile]
@@ -57,7 +57,7 @@ def run(cell: Cell, profile: str) -> Outcome:
 EXPERIMENT = Experiment(
     "ablation-anchors",
     1,
-    "How many anchors to predict with",
+    "Number of anchors at prediction",
     cells,
     run,
     tables=(
@@ -81,8 +81,8 @@ EXPERIMENT = Experiment(
     ),
     figures=figures.ablation_anchors_figures,
     notes=(
-        "The forest of `table2`, all pairs in training, K anchors at prediction. Two anchors already rank "
-        "errors; from 20 on the gain is small, and 100 is the default because on trees anchors cost "
-        "little. The raw spread needs many anchors before it has its final size."
+        "The forest of `table2` with all pairs in training and K anchors at prediction. Two anchors already "
+        "rank errors and the gain from more than 20 is small; the default is 100 because anchors cost "
+        "little on trees. The raw spread needs many anchors to reach its final size."
     ),
 )

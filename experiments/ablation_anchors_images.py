@@ -51,7 +51,7 @@ def errors(under_anchors: np.ndarray, classes: np.ndarray) -> np.ndarray:
 EXPERIMENT = Experiment(
     "ablation-anchors-images",
     1,
-    "How many anchors to classify images with",
+    "Number of anchors for image classifiers",
     cells,
     run,
     tables=(
@@ -71,6 +71,9 @@ EXPERIMENT = Experiment(
         ),
     ),
     figures=ablation_anchors_images_figures,
-    notes="The anchored networks of `table5` under the first K of 50 training images. The paper shows the "
-    "correlation of uncertainty with error rising with K up to some value, without figures.",
+    notes=(
+        "The anchored networks of `table5` with the first K of 50 training images as anchors. In the paper, "
+        "whose figure has no numbers, the correlation of uncertainty with error increases with K up to some "
+        "value."
+    ),
 )

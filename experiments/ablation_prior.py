@@ -42,7 +42,7 @@ def run(cell: Cell, profile: str) -> Outcome:
 EXPERIMENT = Experiment(
     "ablation-prior",
     1,
-    "Where anchors come from",
+    "Source of the anchors",
     cells,
     run,
     tables=(
@@ -56,11 +56,13 @@ EXPERIMENT = Experiment(
         ),
     ),
     figures=partial(ablation_prior_figures, names=PRIORS),
-    notes="The anchored networks of `table5`; only the anchors at prediction differ. Impulse noise is put on "
-    "the very training images that are the anchors in the first row, by our generator. K-means centres are "
-    "of the first 5,000 training images. In the paper corrupted anchors do worse the stronger the "
-    "corruption, N(0, I) does better than DUQ, and SVHN as well as CIFAR-10; it prints no figures. Here, "
-    "too, corrupted anchors do worse the stronger the corruption, and SVHN as well as CIFAR-10; but N(0, I) "
-    "does worst. The AUROC of σ alone rises from 0.90 to between 0.92 and 0.95 on average where anchors have "
-    "impulse noise, of any strength. That was seen on SVHN itself: `beyond` asks it of other images.",
+    notes=(
+        "The anchored networks of `table5` with other anchors at prediction. The images with impulse noise "
+        "are the anchors of the first row with generated noise. K-means centres are those of the first "
+        "5,000 training images. The paper has no numbers: its corrupted anchors are worse the stronger the "
+        "corruption, N(0, I) is better than DUQ, and SVHN is as good as CIFAR-10. Corrupted anchors and "
+        "SVHN behave in the same way here, but N(0, I) is the worst. The AUROC of σ alone rises from 0.90 "
+        "to between 0.92 and 0.95 on average if the anchors have impulse noise of any strength. SVHN itself "
+        "shows this; `beyond` tests it on other images."
+    ),
 )

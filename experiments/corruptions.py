@@ -96,10 +96,9 @@ EXPERIMENT = Experiment(
     ),
     figures=figures,
     notes=(
-        "The test images of CIFAR-10 (all 10,000; 200 in the quick profile) under nineteen corruptions "
-        "with the severities of CIFAR-10-C. "
-        "The published images are used where the data directory has them, and generated ones otherwise; "
-        "the caption of a sheet says which. Published images were made without a seed, so "
-        "that generated ones follow the same definitions with other noise."
+        "The test images of CIFAR-10 (all 10,000; 200 in the quick profile) under nineteen corruptions with "
+        "the severities of CIFAR-10-C. The published images are used if the data folder has them, and "
+        "generated ones otherwise; the caption of a sheet says which. Published images were made without a "
+        "random seed, so generated ones have the same definitions but other noise."
     ),
 )

@@ -1,4 +1,4 @@
-"""`coverage`: whether the intervals of `deltauq fit` hold what they promise, and what σ saves in width."""
+"""`coverage`: empirical coverage of the intervals of `deltauq fit`, and their width with and without σ."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from experiments.uci import uci_table
 
 LEVEL = 0.9
 MAX_ROWS = {"quick": 300, "paper": 2000}
-"""Of more training rows, as many are drawn at random: all of protein's would take an hour."""
+"""Larger training parts are sampled at random: all rows of protein would take an hour."""
 DATASETS = {"quick": ("yacht", "boston", "energy"), "paper": tuple(UCI)}
 N_SPLITS = {"quick": (2, 1), "paper": (20, 5)}
-"""Of the standard splits, the first ones: of small tables, of large ones."""
+"""Number of standard splits: of small tables, of large ones."""
 LARGE = ("kin8nm", "naval", "power", "protein")
 
 
@@ -34,7 +34,7 @@ def cells(profile: str) -> list[Cell]:
 
 
 def run(cell: Cell, profile: str) -> Outcome:
-    """Fit a table as the command does, and count the test rows that the intervals hold."""
+    """Fit a table as the command does, and measure its intervals on the test rows."""
     import pandas as pd
 
     from deltauq.tables import fit
@@ -52,16 +52,16 @@ def run(cell: Cell, profile: str) -> Outcome:
         random_state=cell["seed"],
     )
     fitted = time.perf_counter()
-    found = model.predict(frame.iloc[test])
+    predictions = model.predict(frame.iloc[test])
     predicted = time.perf_counter()
-    y, mean = table.y[test], found["prediction"].to_numpy()
-    widths = (found["upper"] - found["lower"]).to_numpy()
-    # The same model and the same held-out rows, with σ taken for equal everywhere.
+    y, mean = table.y[test], predictions["prediction"].to_numpy()
+    widths = (predictions["upper"] - predictions["lower"]).to_numpy()
+    # The same model and the same held-out rows, with a constant σ.
     constant = model.report["constant_width"]
     return Outcome(
         {
-            "promised": promised(model.report["held_out"], LEVEL),
-            "coverage": float(np.mean((found["lower"] <= y) & (y <= found["upper"]))),
+            "promised": nominal_coverage(model.report["held_out"], LEVEL),
+            "coverage": float(np.mean((predictions["lower"] <= y) & (y <= predictions["upper"]))),
             "coverage_constant": float(np.mean(np.abs(y - mean) <= constant / 2)),
             "width": float(np.mean(widths)),
             "width_constant": constant,
@@ -76,13 +76,13 @@ def run(cell: Cell, profile: str) -> Outcome:
     )
 
 
-def promised(n: int, level: float) -> float:
-    """Return the share of targets that intervals hold on average, from n held-out rows without ties."""
+def nominal_coverage(n: int, level: float) -> float:
+    """Return the expected coverage of conformal intervals from n held-out rows without ties."""
     return math.ceil((n + 1) * level - 1e-9) / (n + 1)
 
 
 _LABELS = {
-    "dataset": "data set",
+    "promised": "nominal",
     "coverage": "by σ",
     "coverage_constant": "constant width",
     "width": "by σ",
@@ -96,18 +96,18 @@ _LABELS = {
 EXPERIMENT = Experiment(
     "coverage",
     1,
-    "Do intervals of `deltauq fit` hold what they promise?",
+    "Intervals of `deltauq fit`",
     cells,
     run,
     tables=(
         TableSpec(
-            "Coverage of intervals that promise 90 %",
+            "Coverage of intervals, nominal 90 %",
             ("promised", "coverage", "coverage_constant"),
             "dataset",
             best=None,
             labels=_LABELS,
             mean_over=tuple(UCI),
-            note="Promised is ⌈(n + 1) · 0.9⌉ / (n + 1) with n held-out rows.",
+            note="Nominal: ⌈(n + 1) · 0.9⌉ / (n + 1) with n held-out rows.",
         ),
         TableSpec(
             "Mean width of these intervals",

@@ -167,7 +167,7 @@ def _picture(plane: PlaneMap) -> dict[str, Any]:
 EXPERIMENT = Experiment(
     "figure2",
     1,
-    "Two kinds of doubt in the plane",
+    "Two kinds of uncertainty in the plane",
     cells,
     run,
     tables=(
@@ -192,10 +192,9 @@ EXPERIMENT = Experiment(
     ),
     figures=figures.figure2_figures,
     notes=(
-        "Three classes in the plane, a support vector classifier with a radial kernel of width γ = 1, five "
-        "anchors as in the paper, which gives neither its data nor its kernel. Shown is the first of five "
-        "draws of the data; the tables are over all of them. The band along the boundaries is 0.2 wide "
-        "to either side. The maps under single anchors disagree where the spread is large: that "
-        "disagreement is the uncertainty."
+        "Three classes in the plane, a support vector classifier with a radial kernel of width γ = 1, and "
+        "five anchors as in the paper, which gives neither its data nor its kernel. The figures show the "
+        "first of five draws of the data; the tables cover all of them. The band along the boundaries "
+        "extends 0.2 to either side. Maps of single anchors differ where the spread is large."
     ),
 )

@@ -57,7 +57,7 @@ N_FOLDS = 4
 
 
 def cells(profile: str) -> list[Cell]:
-    """Return one cell per setting of a forest, data set and trial."""
+    """Return one cell per setting of a forest, dataset and trial."""
     return _pairs_per_tree(profile) + [
         {
             "n_train": n_train,
@@ -184,17 +184,17 @@ def _views() -> tuple[TableSpec, ...]:
 EXPERIMENT = Experiment(
     "forest-study",
     1,
-    "Pairs per tree and leaf size of anchored forests, inside training rows",
+    "Pairs per tree and leaf size of anchored forests, on training rows",
     cells,
     run,
     tables=_views(),
     notes=(
-        "With 2000 rows and 50 trees, 10 anchors that all rows share and leaves of three pairs cost a tenth "
-        "of the time and size of 66 anchors and leaves of one. Absolute errors stay within a percent on the "
-        "geometric mean, and σ ranks errors a little less well: 0.49 against 0.53. Classes lose more: the "
+        "With 2000 rows and 50 trees, 10 shared anchors and leaves of three pairs need a tenth of the time "
+        "and size of 66 anchors and leaves of one. Absolute errors differ by less than a percent (geometric "
+        "mean), and σ ranks errors slightly less well: 0.49 compared with 0.53. Classifiers lose more: the "
         "NLL of 10 anchors is a tenth higher, of 20 anchors 4 %, and leaves of three cost another tenth. "
-        'Trees that each see a random part of the pairs are much worse at the same cost. So "auto" gives '
-        "forests 1,000,000 pairs times trees, at least 10 anchors in a regression and 20 otherwise, "
-        "and leaves of three pairs in a regression. The line without a number of anchors is 66 anchors."
+        'Trees on random parts of the pairs are much worse at the same cost. Forests with "auto" therefore '
+        "use 1,000,000 pairs times trees, at least 10 anchors for regression and 20 otherwise, and leaves "
+        "of three pairs for regression. The row without a number of anchors has 66."
     ),
 )

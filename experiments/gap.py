@@ -28,7 +28,7 @@ N_ROWS, GRID, GAP_MARGIN = 40, 81, 0.2
 
 @dataclass(frozen=True)
 class Setting:
-    """A network and how it is trained: the whole data set in every step, by Adam."""
+    """A network and how it is trained: the whole dataset in every step, by Adam."""
 
     hidden: tuple[int, ...] = (128, 128)
     activation: str = "relu"
@@ -180,7 +180,7 @@ def draw(lines: Sequence[ResultLine]) -> list[Figure]:
 EXPERIMENT = Experiment(
     "gap",
     2,
-    "Which settings of a network open the band",
+    "Settings of a network and the width of its band in a gap",
     cells,
     run,
     tables=(
@@ -197,10 +197,10 @@ EXPERIMENT = Experiment(
     ),
     figures=draw,
     notes=(
-        "Forty noisy points of a curve with a gap in the middle. In the hill the curve leaves the gap at the "
-        "height it entered, in the step at another. Every setting differs from the chosen one (two layers of "
-        "128 ReLU, eight anchors a step, consistency 10) in what its name says. Two differ in more: a single "
-        "anchor a step leaves no consistency to ask for, and forty anchors a step are without it, to be "
-        "compared with `no consistency`; normal anchors are drawn in training and at prediction."
+        "Forty noisy points of a curve with a gap in the middle. In the hill the curve leaves the gap at "
+        "the height at which it enters, in the step at another. Every setting differs from the default (two "
+        "layers of 128 ReLU, eight anchors per step, consistency 10) in what its name says. Two differ in "
+        "more: a single anchor per step has no consistency, and forty anchors per step are without it, for "
+        "comparison with `no consistency`; normal anchors are drawn in training and at prediction."
     ),
 )

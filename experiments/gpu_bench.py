@@ -202,7 +202,7 @@ def _timed(call: Callable[[], Any], device: Any) -> float:
 EXPERIMENT = Experiment(
     "gpu-bench",
     1,
-    "What anchoring costs",
+    "Cost of anchoring on a GPU",
     cells,
     run,
     tables=(

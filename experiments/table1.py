@@ -95,10 +95,9 @@ EXPERIMENT = Experiment(
     figures=figures.table1_figures,
     notes=(
         "A decision tree on uniform points of a function's usual domain. The paper gives neither the number "
-        "of points nor the domain; `table1-study` chose 200 points. With them R² falls faster with the "
-        "dimension than in the paper. What the paper concludes holds here for X − R: it has the best R² "
-        "throughout, and the trivial encoding X leaves σ without any rank. What it says of two anchors "
-        "holds for Ackley in two dimensions only; on Griewank their σ ranks the errors the wrong way round. "
-        "And on Griewank in three and four dimensions σ of X − R itself ranks little, or wrongly."
+        "of points nor the domain; `table1-study` chose 200 points. As in the paper, X − R has the best R², "
+        "and σ of the trivial encoding X does not rank errors. The paper's result for two anchors holds for "
+        "Ackley in two dimensions only; on Griewank their σ ranks errors in the wrong order. On Griewank in "
+        "three and four dimensions σ of X − R ranks errors hardly, or in the wrong order."
     ),
 )

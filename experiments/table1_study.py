@@ -67,10 +67,10 @@ EXPERIMENT = Experiment(
     run,
     tables=_views(),
     notes=(
-        "The paper gives neither. Its order of the encodings (X − R as accurate as X and with a σ that ranks "
-        "the errors) appears for Ackley in all dimensions with 100 to 200 points on the whole usual domain; "
-        "`table1` takes 200. It does not appear everywhere: for Ackley σ ranks less as points are added, for "
-        "Griewank in three and four dimensions it takes 1000 to 2000 points to rank at all, and two anchors "
-        "are less accurate than X − R at every size."
+        "Ackley shows the paper's order of the encodings (X − R as accurate as X, with a σ that ranks "
+        "errors) in all dimensions with 100 to 200 points on the whole usual domain; `table1` uses 200. The "
+        "order does not appear everywhere: for Ackley σ ranks errors less well as points are added, for "
+        "Griewank in three and four dimensions it needs 1000 to 2000 points to rank them at all, and two "
+        "anchors are less accurate than X − R at every size."
     ),
 )

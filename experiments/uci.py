@@ -1,4 +1,4 @@
-"""`uci`: nine regression tables, two sizes of perceptron, anchoring and its neural rivals."""
+"""`uci`: nine regression tables, two sizes of perceptron, anchoring and neural baselines."""
 
 from __future__ import annotations
 
@@ -336,14 +336,14 @@ def _views(metric: str, title: str, best: Any, **words: Any) -> tuple[TableSpec,
 EXPERIMENT = Experiment(
     "uci",
     3,
-    "Nine tables, neural rivals",
+    "Nine UCI tables and neural baselines",
     cells,
     run,
     tables=(
         *_views("crps", "CRPS", "min"),
         *_views("rmse", "RMSE", "min"),
         *_views("nll", "NLL", "min"),
-        *_views("coverage", "Coverage of intervals that claim 90 %", None),
+        *_views("coverage", "Coverage of intervals, nominal 90 %", None),
         *_views("coverage_conformal", "Coverage of split-conformal intervals, nominal 90 %", None),
         *_views("width", "Width of the 90 % intervals", None),
         *_views("spearman", "Rank correlation of σ with the error", "max"),
@@ -351,13 +351,13 @@ EXPERIMENT = Experiment(
         *_views("seconds_per_row", "Seconds to predict a row", "min"),
     ),
     notes=(
-        "The first of the standard splits: 20 of boston and yacht, 8 of the other small tables, 4 of kin8nm, "
-        "naval and power, 2 of protein. A fifth of the training rows is held out for every method alike: the "
-        "noise of ensemble, MC dropout and SVI, scale and noise of Δ-UQ, and the conformal scores come from "
-        "there. DEUP and the GP predict the variance of the target themselves. The GP has at most "
-        f"{GP_ROWS} rows, the anchored forest "
-        f"{FOREST_TREES} trees and at most {FOREST_ROWS} rows. Networks are trained by the "
-        "logarithm of the squared error, SVI by its own likelihood. Δ-UQ's training, MC dropout's rate and "
-        "SVI's prior were chosen by `uci-study` inside training rows of the first split."
+        "The first of the standard splits: 20 of boston and yacht, 8 of the other small tables, 4 of "
+        "kin8nm, naval and power, 2 of protein. For every method a fifth of the training rows is held out "
+        "to estimate the noise of ensemble, MC dropout and SVI, scale and noise of Δ-UQ, and the conformal "
+        "scores. DEUP and the GP predict the variance of the target themselves. The GP has at most "
+        f"{GP_ROWS} rows, the anchored forest {FOREST_TREES} trees and at most {FOREST_ROWS} rows. The loss "
+        "of the networks is the logarithm of the squared error, for SVI its own likelihood. `uci-study` "
+        "chose the training of Δ-UQ, the rate of MC dropout and the prior of SVI on training rows of the "
+        "first split."
     ),
 )

@@ -108,11 +108,11 @@ EXPERIMENT = Experiment(
         for metric in ("crps", "rmse")
     ),
     notes=(
-        "Rows of the first standard split's training part only. pretrained: both halves of the first layer "
-        "begin with the same weights, so that the network begins as a function of X alone. four: every row "
-        "meets four anchors in a step, in one pass. consistent: with the variance over them as a "
-        "further loss. decay, dropout: in training, pretrained and with four anchors; prediction is without "
-        "dropout. log: the loss is the logarithm of the squared error. The rates of MC dropout and the "
-        "priors of SVI are tried beside, on the same rows."
+        "Training rows of the first standard split only. pretrained: both halves of the first layer start "
+        "with the same weights, so that the network starts as a function of X alone. four: every row has "
+        "four anchors per step, in one pass. consistent: the variance over them is a further loss. decay, "
+        "dropout: in training, pretrained and with four anchors; prediction is without dropout. log: the "
+        "loss is the logarithm of the squared error. Dropout rates of MC dropout and priors of SVI are "
+        "compared on the same rows."
     ),
 )

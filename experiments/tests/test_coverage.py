@@ -1,4 +1,4 @@
-"""Whether intervals hold what they promise, measured on a real table."""
+"""Coverage of intervals on a real table."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ class _AsItIs:
 
 
 @pytest.mark.parametrize("n", [9, 10, 77, 500])
-def test_what_is_promised_is_what_conformal_prediction_gives(n):
+def test_nominal_coverage_is_that_of_conformal_prediction(n):
     # Of n + 1 distinct scores in any order, the last is held in exactly this share of the cases.
     scores = np.arange(1.0, n + 2)
     held = 0
@@ -25,7 +25,7 @@ def test_what_is_promised_is_what_conformal_prediction_gives(n):
         conformal = ConformalRegressor(_AsItIs(), delta=1.0).conformalize(seen, np.delete(scores, last))
         _, upper = conformal.predict_interval(Posterior(np.zeros(1), np.zeros(1)), 0.9)
         held += scores[last] <= upper[0]
-    assert coverage.promised(n, 0.9) == pytest.approx(held / (n + 1))
+    assert coverage.nominal_coverage(n, 0.9) == pytest.approx(held / (n + 1))
 
 
 @pytest.mark.slow

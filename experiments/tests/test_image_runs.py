@@ -11,7 +11,7 @@ from deltauq.nn.training import Batch  # noqa: E402
 from experiments import (  # noqa: E402
     ablation_anchors_images,
     ablation_prior,
-    beyond,
+    anchoring_variants,
     image_kinds,
     image_networks,
     image_runs,
@@ -191,7 +191,7 @@ def test_images_held_out_are_not_trained_on():
     np.testing.assert_array_equal(np.concatenate([train, held_out]), whole)
 
 
-@pytest.mark.parametrize("setting", beyond.QUICK)
+@pytest.mark.parametrize("setting", anchoring_variants.QUICK)
 def test_settings_are_judged_without_svhn_and_test_images(setting, monkeypatch):
     load = image_sets.load_images
 
@@ -201,7 +201,7 @@ def test_settings_are_judged_without_svhn_and_test_images(setting, monkeypatch):
 
     image_sets._pictures.cache_clear()
     monkeypatch.setattr(image_sets, "load_images", only_training_images)
-    metrics = beyond.run({"setting": setting, "seed": 0}, "quick").metrics
+    metrics = anchoring_variants.run({"setting": setting, "seed": 0}, "quick").metrics
     assert metrics["microseconds_per_image"] > 0
     assert ("auroc_sigma" in metrics) == ("auroc_sigma_noisy" in metrics) == (setting != "plain")
     assert all(0 <= value <= 1 for name, value in metrics.items() if name.startswith("auroc"))

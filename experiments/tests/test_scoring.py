@@ -5,7 +5,7 @@ import pytest
 from scipy.special import expit, softmax
 
 from deltauq.metrics import nll
-from experiments import beyond, scoring
+from experiments import anchoring_variants, scoring
 from experiments.scoring import fitted_spread, fitted_temperature
 
 
@@ -53,7 +53,7 @@ def test_a_fitted_score_finds_what_only_sigma_says():
     rng = np.random.default_rng(1)
     clean = images(rng, 3.0, 0.2)
     shifted = {name: images(rng, 3.0, 0.6) for name in ("a", "b", "c")}
-    found = beyond.scores(clean, shifted)
+    found = anchoring_variants.scores(clean, shifted)
     assert found["auroc_fitted_sigma"] > 0.9 and found["auroc_sigma"] > 0.6
     assert abs(found["auroc_fitted_mean"] - 0.5) < 0.08
 
@@ -62,10 +62,10 @@ def test_a_fitted_score_gains_nothing_where_sigma_says_nothing():
     rng = np.random.default_rng(2)
     clean = images(rng, 3.0, 0.3)
     shifted = {name: images(rng, 1.0, 0.3) for name in ("a", "b", "c")}
-    found = beyond.scores(clean, shifted)
+    found = anchoring_variants.scores(clean, shifted)
     assert found["auroc_half"] > 0.9
     assert found["auroc_fitted_sigma"] < found["auroc_fitted_mean"] + 0.02
-    plain = beyond.scores(clean[:1], {name: k[:1] for name, k in shifted.items()})
+    plain = anchoring_variants.scores(clean[:1], {name: k[:1] for name, k in shifted.items()})
     assert "auroc_sigma" not in plain and "auroc_fitted_sigma" not in plain
 
 
@@ -73,7 +73,7 @@ def test_calibration_is_fitted_on_one_half_and_measured_on_the_other():
     rng = np.random.default_rng(3)
     logits = rng.normal(scale=2.0, size=(4000, 10))
     classes = (softmax(logits, axis=1).cumsum(axis=1) < rng.random((4000, 1))).sum(axis=1)
-    found = beyond.classifier(2 * logits[None], {"a": 2 * logits[None]}, classes)
+    found = anchoring_variants.classifier(2 * logits[None], {"a": 2 * logits[None]}, classes)
     # Twice the true logits: halving is right, and a fitted temperature finds it.
     assert found["ece_half"] < 0.03 < found["ece_mean"]
     assert found["nll_temperature"] == pytest.approx(found["nll_half"], abs=0.003)

@@ -9,7 +9,7 @@ from experiments import (
     NAMES,
     ResultStore,
     ablation_anchors,
-    bases,
+    base_estimators,
     figure2,
     get_experiment,
     table1,
@@ -81,7 +81,7 @@ def test_figure2_doubts_boundaries_and_small_classes(monkeypatch):
 
 @pytest.mark.parametrize("base", ["tree", "knn"])
 def test_bases_measure_plain_and_anchored_on_the_same_rows(base, data_dir):
-    metrics = bases.run({"dataset": 216, "base": base, "seed": 0}, "quick").metrics
+    metrics = base_estimators.run({"dataset": 216, "base": base, "seed": 0}, "quick").metrics
     assert metrics["mae_ratio"] == pytest.approx(metrics["mae_anchored"] / metrics["mae_plain"])
     assert 0.001 < metrics["mae_plain"] < 0.01
     assert metrics["spearman_anchored"] > 0

@@ -30,7 +30,7 @@ def spec():
         rows="set",
         columns="way",
         paper={("1", "new"): 0.867, ("2", "old"): 0.4},
-        labels={"new": "new_way", "set": "data set"},
+        labels={"new": "new_way", "set": "dataset"},
         note="50 % of | it.",
     )
 
@@ -38,7 +38,7 @@ def spec():
 def test_markdown(spec, summaries):
     assert to_markdown(make_grid(spec, summaries)) == (
         "**R² & more**\n\n"
-        "| data set | new_way | old |\n"
+        "| dataset | new_way | old |\n"
         "| --- | ---: | ---: |\n"
         "| 1 | **0.890 ± 0.010** (paper 0.867) | 0.500 ± 0.250 |\n"
         "| 2 | 0.000 ± 0.100 | – (paper 0.4) |\n\n"
@@ -53,7 +53,7 @@ def test_latex(spec, summaries):
         "\\caption{R$^2$ \\& more. In parentheses: the paper's figure. 50 \\% of $|$ it.}\n"
         "\\begin{tabular}{lrr}\n"
         "\\toprule\n"
-        "data set & new\\_way & old \\\\\n"
+        "dataset & new\\_way & old \\\\\n"
         "\\midrule\n"
         "1 & \\textbf{0.890 $\\pm$ 0.010} (0.867) & 0.500 $\\pm$ 0.250 \\\\\n"
         "2 & 0.000 $\\pm$ 0.100 & -- (0.4) \\\\\n"
