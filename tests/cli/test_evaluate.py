@@ -20,12 +20,11 @@ def test_output(run, file, price_model, tmp_path):
     assert (done.code, done.err) == (0, "")
     text = " ".join(done.out.split())
     for line in (
-        "Intervals of 90% held ",
-        "of 120 targets, as promised.",
+        "(nominal 90%) on 120 rows",
         "price, linear, regression",
         "mean absolute error",
-        "share of targets held, of 90% promised",
-        "The most uncertain rows",
+        "coverage (nominal 90%)",
+        "Most uncertain rows",
         f"Page: {page}",
     ):
         assert line in text
@@ -36,14 +35,14 @@ def test_json(run, houses, file, price_model):
     found = json.loads(run("evaluate", price_model, file, "--json").out)
     predicted = deltauq.load(price_model).predict(houses)
     assert found["metrics"]["mae"] == pytest.approx((predicted.prediction - houses.price).abs().mean())
-    assert (found["rows"], found["promised"], found["page"]) == (120, 0.9, None)
+    assert (found["rows"], found["coverage"], found["page"]) == (120, 0.9, None)
 
 
 def test_classification(run, file, size_model, tmp_path):
     done = run("evaluate", size_model, file, "--html", tmp_path / "page.html")
     assert (done.code, done.err) == (0, "")
-    assert "of rows are predicted right" in " ".join(done.out.split())
-    assert "Do probabilities and sets hold" in (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "Accuracy" in " ".join(done.out.split())
+    assert "Mistakes against σ" in (tmp_path / "page.html").read_text(encoding="utf-8")
 
 
 def broken(name, file, price_model, tmp_path):

@@ -65,19 +65,19 @@ def test_evaluation_compares_dates(written, model, table):
     fresh = table.assign(sold=table.sold.dt.strftime("%Y-%m-%d")) if written else table
     found, predicted = evaluate(model, fresh), model.predict(table)
     error = (predicted.prediction - table.sold).abs() / DAY
-    assert found.judged.metrics["mae"] == pytest.approx(error.mean(), rel=1e-6)
+    assert found.metrics["mae"] == pytest.approx(error.mean(), rel=1e-6)
     inside = (predicted.lower <= table.sold) & (table.sold <= predicted.upper)
-    assert found.judged.metrics["coverage"] == pytest.approx(inside.mean())
+    assert found.metrics["coverage"] == pytest.approx(inside.mean())
     assert found.notes[-1] == "sold is a date: errors, σ and widths are in days."
     assert found.training_rows == len(table)
     first = found.uncertain[0]
     assert pd.Timestamp(first.target) == table.sold[first.row - 1]
     assert pd.Timestamp(first.prediction) == predicted.prediction[first.row - 1].floor("min")
-    json.dumps(found.numbers())
+    json.dumps(found.to_dict())
 
 
 def test_numbers_are_no_dates_to_compare_with(model, table):
-    with pytest.raises(TableError, match=r'sold holds "7(\.0)?", where dates are due'):
+    with pytest.raises(TableError, match=r'sold holds "7(\.0)?", where dates are expected'):
         evaluate(model, table.assign(sold=7))
 
 
@@ -86,7 +86,7 @@ def test_dates_as_classes_are_written_as_they_are(table):
     model = fit(months, "sold", task="classification", model="linear")
     assert model.classes == ["2024-01-01", "2024-06-01"]
     stamped = months.assign(sold=pd.to_datetime(months.sold))
-    assert evaluate(model, stamped).judged.metrics["accuracy"] > 0.9
+    assert evaluate(model, stamped).metrics["accuracy"] > 0.9
 
 
 def test_the_calendar_has_ends():

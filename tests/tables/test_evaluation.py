@@ -1,4 +1,4 @@
-"""What an evaluation says is so: by scikit-learn and SciPy, by predictions, and by planted troubles."""
+"""Evaluations agree with scikit-learn, SciPy and the predictions, and find constructed problems."""
 
 import json
 from dataclasses import replace
@@ -10,9 +10,7 @@ from scipy import stats
 from sklearn import metrics as oracle
 
 from deltauq.tables import TableError, evaluate, fit, load, predict_file
-from deltauq.tables.evaluation_page import describe
-from deltauq.tables.judging import Group, find_failing_group
-from deltauq.tables.slices import Slice, cut, worst
+from deltauq.tables.slices import Group, Slice, find_failing_decile, find_worse_slices, make_slices
 
 
 @pytest.fixture(scope="module")
@@ -50,15 +48,15 @@ def test_measures_of_numbers(found, regression, fresh):
     }
     expected["median_absolute_error"] = error.median()
     expected["median_width"] = (predicted.upper - predicted.lower).median()
-    measured = dict(found.judged.metrics)
+    measured = dict(found.metrics)
     assert measured.pop("crps") > 0
-    assert found.judged.trimmed["mae"] == pytest.approx(error.nsmallest(396).mean())
+    assert found.trimmed["mae"] == pytest.approx(error.nsmallest(396).mean())
     assert measured == pytest.approx(expected)
     assert found.n_rows == 400 and found.coverage == 0.9
 
 
-def test_the_curve_is_what_intervals_of_each_level_hold(found, regression, fresh):
-    levels, observed = found.judged.curve
+def test_the_curve_is_the_coverage_of_intervals_of_each_level(found, regression, fresh):
+    levels, observed = found.curve
     # Of 60 held-out rows no interval of 99 % can be promised.
     assert levels.tolist() == [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95]
     for level, share in zip(levels, observed, strict=True):
@@ -70,7 +68,7 @@ def test_measures_of_classes(found_classes, classification, fresh):
     predicted = classification.predict(fresh)
     proba = predicted[["probability_large", "probability_small"]].to_numpy()
     y = (fresh["size"] == "small").to_numpy().astype(int)
-    measured = found_classes.judged.metrics
+    measured = found_classes.metrics
     held = [name in members for name, members in zip(fresh["size"], predicted["set"], strict=True)]
     assert measured["accuracy"] == (predicted.prediction == fresh["size"]).mean()
     assert measured["log_loss"] == pytest.approx(oracle.log_loss(y, proba))
@@ -85,23 +83,23 @@ def test_measures_of_classes(found_classes, classification, fresh):
 @pytest.mark.parametrize("which", ["found", "found_classes"])
 def test_deciles_are_all_rows_in_the_order_of_their_spread(which, request):
     found = request.getfixturevalue(which)
-    rows = np.array([part.rows for part in found.groups])
+    rows = np.array([part.rows for part in found.deciles])
     assert len(rows) == 10 and rows.sum() == 400 and np.ptp(rows) <= 1
-    assert all(a.high <= b.low for a, b in zip(found.groups[:-1], found.groups[1:], strict=True))
-    for name, whole in (("loss", found.judged.loss), ("size", found.judged.size)):
-        assert np.average([getattr(part, name) for part in found.groups], weights=rows) == pytest.approx(
+    assert all(a.high <= b.low for a, b in zip(found.deciles[:-1], found.deciles[1:], strict=True))
+    for name, whole in (("loss", found.rows.loss), ("size", found.rows.size)):
+        assert np.average([getattr(part, name) for part in found.deciles], weights=rows) == pytest.approx(
             whole.mean()
         )
-    held = np.average([part.coverage for part in found.groups], weights=rows)
-    assert held == pytest.approx(found.judged.metrics["coverage"])
+    held = np.average([part.coverage for part in found.deciles], weights=rows)
+    assert held == pytest.approx(found.metrics["coverage"])
 
 
 @pytest.mark.parametrize("which", ["found", "found_classes"])
 def test_numbers_are_json(which, request):
     found = request.getfixturevalue(which)
-    numbers = json.loads(json.dumps(found.numbers(), allow_nan=False))
+    numbers = json.loads(json.dumps(found.to_dict(), allow_nan=False))
     assert numbers["rows"] == 400 and len(numbers["deciles"]) == 10 and len(numbers["uncertain"]) == 20
-    assert set(numbers["uncertain"][0]["apart"][0]) == {"feature", "value", "anchor", "share"}
+    assert set(numbers["uncertain"][0]["differences"][0]) == {"feature", "value", "anchor", "share"}
 
 
 # -- outliers, and where the coverage fails -----------------------------------------------------------------
@@ -111,29 +109,29 @@ def test_two_outliers_change_no_robust_figure(regression, fresh, found):
     outliers = fresh.copy()
     outliers.loc[[3, 77], "price"] += 1e6
     other = evaluate(regression, outliers)
-    assert other.judged.metrics["mae"] > 50 * found.judged.metrics["mae"]
+    assert other.metrics["mae"] > 50 * found.metrics["mae"]
     for name in ("median_absolute_error", "median_width"):
-        assert other.judged.metrics[name] == pytest.approx(found.judged.metrics[name], rel=0.02)
-    assert other.judged.trimmed["mae"] == pytest.approx(found.judged.trimmed["mae"], rel=0.05)
+        assert other.metrics[name] == pytest.approx(found.metrics[name], rel=0.02)
+    assert other.trimmed["mae"] == pytest.approx(found.trimmed["mae"], rel=0.05)
     for kind in ("large_loss", "often_missed"):
         assert [part.name for part in getattr(other, kind)] == [part.name for part in getattr(found, kind)]
-    for part, same in zip(other.groups, found.groups, strict=True):
+    for part, same in zip(other.deciles, found.deciles, strict=True):
         assert part.median_loss == pytest.approx(same.median_loss, rel=0.2)
 
 
-def test_the_headline_names_the_group_in_which_the_coverage_fails(found):
+def test_the_summary_names_the_decile_with_too_small_a_coverage(found):
     groups = [Group(40, k, k + 1, 1.0, 0.95, 2.0, 1.0) for k in range(9)]
     groups.append(Group(40, 9, 10, 1.0, 0.625, 2.0, 1.0))
-    assert find_failing_group(groups, 0.9) == 9 and find_failing_group(groups[:9], 0.9) is None
-    failing = replace(found, groups=groups, failing=9)
-    assert "62.5% in the most uncertain tenth" in describe(failing)
-    assert "tenth" not in describe(replace(found, failing=None))
+    assert find_failing_decile(groups, 0.9) == 9 and find_failing_decile(groups[:9], 0.9) is None
+    failing = replace(found, deciles=groups, failing_decile=9)
+    assert "62.5% in the most uncertain tenth" in failing.summary()
+    assert "tenth" not in replace(found, failing_decile=None).summary()
 
 
 def test_a_group_seldom_fails_by_chance():
     held = np.random.default_rng(0).binomial(50, 0.9, size=(1000, 10)) / 50
     failing = [
-        find_failing_group([Group(50, 0, 1, 1.0, share, 2.0, 1.0) for share in shares], 0.9)
+        find_failing_decile([Group(50, 0, 1, 1.0, share, 2.0, 1.0) for share in shares], 0.9)
         for shares in held
     ]
     assert np.mean([k is not None for k in failing]) < 0.05 + 0.02
@@ -143,10 +141,10 @@ def test_a_group_seldom_fails_by_chance():
 def test_levels_of_risk_are_all_rows(which, request):
     found = request.getfixturevalue(which)
     for level, part in found.risk.items():
-        rows = found.judged.risk == level
+        rows = found.rows.risk == level
         assert part.rows == rows.sum()
-        assert part.loss == pytest.approx(found.judged.loss[rows].mean())
-        assert part.coverage == pytest.approx(1 - found.judged.missed[rows].mean())
+        assert part.loss == pytest.approx(found.rows.loss[rows].mean())
+        assert part.coverage == pytest.approx(1 - found.rows.missed[rows].mean())
     assert sum(part.rows for part in found.risk.values()) == found.n_rows
 
 
@@ -164,7 +162,7 @@ def test_training_rows_are_noticed(regression, classification, mixed, fresh, tmp
             # The targets of `fresh` differ for the regression; for the classes, many are rows again.
             assert found.training_rows >= 100
             assert found.notes[0].startswith(f"Warning: {found.training_rows} of 200 rows (")
-            assert found.numbers()["training_rows"] == found.training_rows
+            assert found.to_dict()["training_rows"] == found.training_rows
     assert evaluate(regression, fresh).training_rows == 0
 
 
@@ -185,14 +183,14 @@ def test_a_model_without_rows_keeps_no_fingerprints(mixed):
 # -- slices -------------------------------------------------------------------------------------------------
 
 
-def test_a_planted_trouble_is_found_and_named(regression, fresh):
+def test_a_constructed_slice_is_found(regression, fresh):
     worse = fresh.dropna().copy()
     worse.loc[worse.town == "Graz", "price"] += 150
     found = evaluate(regression, worse)
     assert found.large_loss[0].name == "town = Graz" == found.often_missed[0].name
     part = found.large_loss[0]
     error = (worse.price - regression.predict(worse).prediction).abs()
-    assert part.loss == pytest.approx(error[worse.town == "Graz"].median())
+    assert part.inside == pytest.approx(error[worse.town == "Graz"].median())
     assert part.elsewhere == pytest.approx(error[worse.town != "Graz"].median())
     assert part.rows == (worse.town == "Graz").sum()
 
@@ -200,10 +198,10 @@ def test_a_planted_trouble_is_found_and_named(regression, fresh):
 def test_slices_of_a_column_are_all_its_rows_once(regression, fresh):
     frame = fresh.assign(town=fresh.town.where(fresh.index % 9 > 0, "Linz"))
     X = regression.schema.read(frame)
-    slices = list(cut(regression.schema, X))
+    slices = list(make_slices(regression.schema, X))
     names = [part.name for part in slices]
     assert "area is missing" in names and "town = Ulm" in names and "new = 1" in names
-    assert "town is a word that training has not met" in names
+    assert "town is an unseen category" in names
     assert any(name.startswith("sold ≤ 2024-") for name in names)
     for column in ("area", "rooms", "town", "new", "sold"):
         counts = sum(part.rows.astype(int) for part in slices if column in part.name.split())
@@ -217,36 +215,36 @@ def test_chance_seldom_makes_a_worst_slice(kind):
     for _ in range(400):
         loss = rng.exponential(size=200) if kind == "numbers" else (rng.random(200) < 0.2).astype(float)
         slices = [Slice(str(k), rng.permutation(200) < 25) for k in range(40)]
-        alarms += bool(worst(slices, loss)[1][0])
+        alarms += bool(find_worse_slices(slices, loss)[1][0])
     # 5 % are allowed for; 400 trials leave two standard errors of 2.2 %, and few mistakes a coarse scale.
     assert alarms / 400 < 0.09
 
 
 def test_no_slice_is_worst_where_all_is_equal():
     slices = [Slice("half", np.arange(40) < 20)]
-    assert worst(slices, np.zeros(40)) == (1, [[]])
-    assert worst([], np.arange(40.0)) == (0, [[]])
+    assert find_worse_slices(slices, np.zeros(40)) == (1, [[]])
+    assert find_worse_slices([], np.arange(40.0)) == (0, [[]])
 
 
 # -- rows ---------------------------------------------------------------------------------------------------
 
 
-def test_what_makes_a_row_strange_is_told(mixed):
+def test_the_largest_difference_of_a_row_is_reported(mixed):
     model = fit(mixed.drop(columns="size"), "price", model="linear")
     fresh = mixed.dropna()[:20].reset_index(drop=True)
     fresh.loc[7, "area"] = 40_000.0
     row = next(row for row in evaluate(model, fresh).uncertain if row.row == 8)
-    assert (row.apart[0].feature, row.apart[0].value) == ("area", "40,000")
-    assert row.apart[0].share > 0.99
+    assert (row.differences[0].feature, row.differences[0].value) == ("area", "40,000")
+    assert row.differences[0].share > 0.99
 
 
 def test_the_most_uncertain_rows_come_first(found):
-    spread = found.judged.spread
+    spread = found.rows.spread
     assert [row.spread for row in found.uncertain] == sorted(spread, reverse=True)[:20]
     assert all(spread[row.row - 1] == row.spread for row in found.uncertain)
 
 
-def test_anchors_are_told_in_the_terms_of_the_table(mixed):
+def test_anchors_have_values_of_the_table(mixed):
     # Scaled and encoded for a linear model; anchors are rows of the table.
     model = fit(mixed.drop(columns="size"), "price", model="linear")
     towns = {"Ulm", "Bern", "Graz", "missing"}
@@ -255,21 +253,21 @@ def test_anchors_are_told_in_the_terms_of_the_table(mixed):
     fresh = mixed.assign(town=mixed.town.where(mixed.index % 2 == 0, "Linz"))
     seen = set()
     for row in evaluate(model, fresh).uncertain:
-        for part in row.apart:
+        for part in row.differences:
             seen.add(part.feature)
             known = {"town": towns, "sold": days}.get(part.feature)
             assert known is None or part.anchor in known
             if part.feature == "area":
                 assert part.anchor in areas or abs(float(part.anchor) - mixed.area.median()) < 10
-        assert sum(part.share for part in row.apart) <= 1 + 1e-9
+        assert sum(part.share for part in row.differences) <= 1 + 1e-9
     assert "town" in seen
 
 
 def test_rows_keep_their_numbers_where_targets_are_missing(regression, fresh):
     gaps = fresh.assign(price=fresh.price.where(fresh.index >= 100))
     found, rest = evaluate(regression, gaps), evaluate(regression, fresh[100:])
-    assert "100 of 400 rows were left out: price is missing there." in found.notes
-    assert found.judged.metrics == rest.judged.metrics
+    assert "100 of 400 rows were left out because price is missing." in found.notes
+    assert found.metrics == rest.metrics
     assert [row.row for row in found.uncertain] == [row.row + 100 for row in rest.uncertain]
 
 
@@ -277,17 +275,17 @@ def test_rows_keep_their_numbers_where_targets_are_missing(regression, fresh):
 
 
 @pytest.mark.parametrize("values", [[1, 2], [0.5, 1.5], [True, False], ["yes", "no"]])
-def test_classes_are_known_again_from_a_file(values, mixed, tmp_path):
+def test_classes_are_recognised_in_a_file(values, mixed, tmp_path):
     frame = mixed.drop(columns=["price", "size"]).assign(kind=np.where(mixed.rooms > 3, *values))
     model = fit(frame, "kind", model="tree", task="classification")
     direct = evaluate(model, frame)
-    assert direct.judged.metrics["accuracy"] > 0.9
+    assert direct.metrics["accuracy"] > 0.9
     gaps = frame.astype({"kind": object})
     gaps.loc[len(gaps)] = gaps.iloc[0]
     gaps.loc[len(gaps) - 1, "kind"] = None
     gaps.to_csv(tmp_path / "gaps.csv", index=False)
     found = evaluate(model, tmp_path / "gaps.csv")
-    assert found.judged.metrics == pytest.approx(direct.judged.metrics, nan_ok=True)
+    assert found.metrics == pytest.approx(direct.metrics, nan_ok=True)
     assert type(found.uncertain[0].target) is type(values[0])
 
 
@@ -295,7 +293,7 @@ def test_classes_that_the_model_does_not_have(classification, fresh):
     other = fresh.assign(size=fresh["size"].where(fresh.index != 3, "huge"))
     found = evaluate(classification, other)
     assert found.n_rows == 399 and 'the model has no class "huge".' in found.notes[-1]
-    with pytest.raises(TableError, match='is "huge" in the first row, which is no class'):
+    with pytest.raises(TableError, match='is "huge" in the first row, which is not a class'):
         evaluate(classification, fresh.assign(size="huge"))
 
 
@@ -304,17 +302,17 @@ def test_classes_that_the_model_does_not_have(classification, fresh):
 
 def test_one_row_and_no_mistake(regression, classification, fresh):
     found = evaluate(regression, fresh[:1])
-    assert found.numbers()["metrics"]["r2"] is None and len(found.groups) == 1 == len(found.uncertain)
-    assert "cannot be compared with errors" in describe(found)
+    assert found.to_dict()["metrics"]["r2"] is None and len(found.deciles) == 1 == len(found.uncertain)
+    assert "not defined" in found.summary()
     right = fresh[classification.predict(fresh).prediction == fresh["size"]]
-    assert evaluate(classification, right).numbers()["metrics"]["auroc_spread"] is None
+    assert evaluate(classification, right).to_dict()["metrics"]["auroc_spread"] is None
 
 
 def test_targets_near_the_end_of_the_range(mixed):
     far = 2.0**963  # nothing is rounded, so that the trees are the same
     frame = mixed.drop(columns="size").assign(price=mixed.price * far)
-    metrics = evaluate(fit(frame, "price", model="tree"), frame).judged.metrics
-    plain = evaluate(fit(mixed.drop(columns="size"), "price", model="tree"), mixed).judged.metrics
+    metrics = evaluate(fit(frame, "price", model="tree"), frame).metrics
+    plain = evaluate(fit(mixed.drop(columns="size"), "price", model="tree"), mixed).metrics
     assert metrics["rmse"] == pytest.approx(far * plain["rmse"])
     assert metrics["nll"] == pytest.approx(plain["nll"] + np.log(far))
 
@@ -324,26 +322,26 @@ def test_columns_of_one_kind_alone(kept, mixed):
     frame = mixed[[*kept, "price"]]
     for word in ("tree", "linear"):
         found = evaluate(fit(frame, "price", model=word), frame)
-        assert {part.feature for row in found.uncertain for part in row.apart} <= set(kept)
+        assert {part.feature for row in found.uncertain for part in row.differences} <= set(kept)
 
 
 def test_batches_change_nothing(regression, classification, fresh, monkeypatch):
-    whole = [evaluate(model, fresh).numbers() for model in (regression, classification)]
+    whole = [evaluate(model, fresh).to_dict() for model in (regression, classification)]
     monkeypatch.setattr("deltauq.tables.evaluation.BATCH_ROWS", 70)
     told = []
     parts = [
-        evaluate(model, fresh, progress=lambda *counts: told.append(counts)).numbers()
+        evaluate(model, fresh, progress=lambda *counts: told.append(counts)).to_dict()
         for model in (regression, classification)
     ]
     assert parts == whole and told[5] == (400, 400)
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         (lambda frame: frame.rename(columns={"price": "prize"}), 'no column "price".*did you mean "prize"'),
         (lambda frame: frame.drop(columns="area"), 'the column "area".*is missing'),
-        (lambda frame: frame.assign(price="much"), 'holds "much", where numbers are due'),
+        (lambda frame: frame.assign(price="much"), 'holds "much", where numbers are expected'),
         (lambda frame: frame.assign(price=frame.sold), "holds dates"),
         (lambda frame: frame.assign(price=np.inf), "infinite values"),
         (lambda frame: frame.assign(price=None), "missing in every row"),
@@ -351,13 +349,13 @@ def test_batches_change_nothing(regression, classification, fresh, monkeypatch):
         (lambda frame: frame[:0], "has no rows"),
     ],
 )
-def test_tables_that_cannot_be_compared(change, said, regression, fresh):
-    with pytest.raises(TableError, match=said):
+def test_unusable_tables_raise(change, message, regression, fresh):
+    with pytest.raises(TableError, match=message):
         evaluate(regression, change(fresh))
 
 
 @pytest.mark.parametrize(("start", "kind"), [(2**53, int), (2**63, str)])
-def test_large_whole_numbers_are_told_apart(start, kind, mixed, tmp_path):
+def test_large_integers_stay_different(start, kind, mixed, tmp_path):
     # As floats, both classes would be one.
     numbers = np.where(mixed.area > 110, start, start + 1).astype(np.uint64)
     mixed[["area", "rooms"]].assign(y=numbers).to_csv(tmp_path / "x.csv", index=False)
@@ -365,21 +363,21 @@ def test_large_whole_numbers_are_told_apart(start, kind, mixed, tmp_path):
     assert model.classes == [kind(start), kind(start + 1)]
     predict_file(model, tmp_path / "x.csv", tmp_path / "out.parquet")
     right = model.predict(tmp_path / "x.csv").prediction.map(int).to_numpy(dtype=np.uint64) == numbers
-    assert evaluate(model, tmp_path / "x.csv").judged.metrics["accuracy"] == pytest.approx(right.mean())
+    assert evaluate(model, tmp_path / "x.csv").metrics["accuracy"] == pytest.approx(right.mean())
     assert right.mean() > 0.8
 
 
-def test_words_that_training_has_not_met_are_told_of(regression, fresh):
+def test_unseen_categories_are_noted(regression, fresh):
     found = evaluate(regression, fresh.assign(town="Linz"))
-    assert found.notes == ['400 rows have words in "town" that training has not met, such as "Linz".']
-    assert any(part.feature == "town" and part.value == "Linz" for part in found.uncertain[0].apart)
+    assert found.notes == ['400 rows have unseen categories in "town", such as "Linz".']
+    assert any(part.feature == "town" and part.value == "Linz" for part in found.uncertain[0].differences)
 
 
-def test_the_page_holds_it_all(found, found_classes, tmp_path):
+def test_the_page_has_all_sections(found, found_classes, tmp_path):
     page = found.save_html(tmp_path / "page.html", "price & co").read_text(encoding="utf-8")
-    for words in ("Evaluation: price &amp; co", describe(found), "Do intervals hold", "most uncertain rows"):
-        assert words in page
+    for text in ("Evaluation: price &amp; co", "Coverage", "Most uncertain rows"):
+        assert text in page
     assert page.count('class="plot"') == 3 and "http" not in page.split("<script>")[0].replace(
         "http-equiv", ""
     )
-    assert "Do probabilities and sets hold" in found_classes.to_html()
+    assert "Mistakes against σ" in found_classes.to_html()

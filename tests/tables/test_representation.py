@@ -15,7 +15,7 @@ def test_neither_model_nor_evaluation_shows_the_table(tmp_path):
     fit(table, "y").save(tmp_path / "model")
     model = deltauq.load(tmp_path / "model")
     evaluation = evaluate(model, table)
-    for value in (model, model.fitted, model.schema, evaluation, evaluation.judged):
+    for value in (model, model.fitted, model.schema, evaluation, evaluation.rows):
         text = repr(value)
         assert len(text) < 500
         assert not any(number in text for number in (f"{table.a[0]:.4f}", f"{table.y[0]:.4f}"))

@@ -142,7 +142,7 @@ def test_the_decimal_mark_of_the_training_table_changes_nothing_later(tmp_path):
     path.write_text("lat;sold;y\n" + "".join(f"47.{k:04d};1.{k:03d};{k}.25\n" for k in range(40)))
     model = fit(path, "y", decimal=",", model="linear")
     pd.testing.assert_frame_equal(model.predict(path, decimal=","), model.predict(path))
-    assert evaluate(model, path, decimal=",").numbers() == evaluate(model, path).numbers()
+    assert evaluate(model, path, decimal=",").to_dict() == evaluate(model, path).to_dict()
     later = pd.DataFrame({"lat": ["47.477"], "sold": ["1.250"]})
     assert model.with_formats(decimal=",").schema.read(later).iloc[0].tolist() == [47.477, 1250]
     assert model.with_formats(decimal=".").schema.read(later).iloc[0].tolist() == [47.477, 1.25]
@@ -327,7 +327,7 @@ def test_dates_as_targets_are_no_classes(file, sales):
     assert pd.Timestamp(model.origin) == days.min()
     found = evaluate(model, file)
     error = (model.predict(file).prediction - days.dt.tz_localize(None)).abs() / pd.Timedelta(days=1)
-    assert found.judged.metrics["mae"] == pytest.approx(error.mean(), rel=1e-6)
+    assert found.metrics["mae"] == pytest.approx(error.mean(), rel=1e-6)
 
 
 @pytest.mark.parametrize("options", [{}, {"dtype": str}, {"keep_default_na": False}, {"dtype": "string"}])
@@ -340,7 +340,7 @@ def test_a_file_and_its_frame_give_the_same_model(options, model, file):
     for table in (file, frame):
         pd.testing.assert_frame_equal(other.predict(table), expected)
         pd.testing.assert_frame_equal(model.predict(table), expected)
-    assert evaluate(other, frame).numbers() == evaluate(model, file).numbers()
+    assert evaluate(other, frame).to_dict() == evaluate(model, file).to_dict()
 
 
 def test_text_of_plain_numbers_among_numbers_is_categories():

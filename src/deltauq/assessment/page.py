@@ -41,21 +41,12 @@ def assessment_sections(assessment: Assessment) -> list[Section]:
     ]
 
 
-def kept_figure(series: dict[str, tuple[np.ndarray, np.ndarray]], y_title: str) -> Figure:
-    """Return a plot of the loss that remains at the shares `KEPT` of the most certain rows.
-
-    Parameters
-    ----------
-    series : dict of str to (loss, uncertainty), arrays of shape (n,)
-    y_title : str
-    """
-    curves = {}
-    for name, (loss, uncertainty) in series.items():
-        kept, risk = risk_coverage(loss, uncertainty)
-        curves[name] = (np.interp(KEPT, kept, risk), np.zeros(len(KEPT)))
-    figure = plots.line_plot(KEPT, curves, x_title="share of rows kept", y_title=y_title)
+def kept_figure(curves: dict[str, np.ndarray], y_title: str) -> Figure:
+    """Return a plot of the losses that remain at the shares `KEPT` of the most certain rows."""
+    series = {name: (losses, np.zeros(len(KEPT))) for name, losses in curves.items()}
+    figure = plots.line_plot(KEPT, series, x_title="share of rows kept", y_title=y_title)
     figure.update_xaxes(tickformat=".0%")
-    caption = "The most uncertain rows are left out first."
+    caption = "The most uncertain rows are left out first. A rising line: uncertainty ranks the errors."
     return Figure(figure, "Error without the most uncertain rows", caption)
 
 
@@ -146,8 +137,11 @@ def _ranking_methods(assessment: Assessment, method: str) -> list[str]:
 
 
 def _kept_figure(assessment: Assessment, methods: list[str], y_title: str) -> Figure:
-    series = {assessment.metrics.label(name): _loss_and_uncertainty(assessment, name) for name in methods}
-    return kept_figure(series, y_title)
+    curves = {}
+    for name in methods:
+        kept, risk = risk_coverage(*_loss_and_uncertainty(assessment, name))
+        curves[assessment.metrics.label(name)] = np.interp(KEPT, kept, risk)
+    return kept_figure(curves, y_title)
 
 
 def _loss_and_uncertainty(assessment: Assessment, method: str) -> tuple[np.ndarray, np.ndarray]:

@@ -327,7 +327,7 @@ def _calibration(m: Metrics, method: str, options: OptionNames) -> str:
     raw = m.mean(method, "coverage_raw")
     if not abs(raw - m.coverage) > MISSED_COVERAGE:
         return ""
-    return f"for intervals, {options.calibrate}: raw coverage {raw:.0%} (nominal {m.coverage:.0%})."
+    return f"for intervals, {options.calibrate}: raw coverage {raw:.1%} (nominal {m.coverage:.0%})."
 
 
 def _warning(m: Metrics, method: str) -> str:

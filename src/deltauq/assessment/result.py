@@ -246,7 +246,9 @@ class Assessment(Result):
             self,
             metrics=replace(self.metrics, scores=scores),
             targets=[unit * target for target in self.targets],
-            predictions={m: [part.rescaled(unit) for part in p] for m, p in self.predictions.items()},
+            predictions={
+                m: [part.standardized(0.0, 1.0 / unit) for part in p] for m, p in self.predictions.items()
+            },
         )
 
     def _against_plain(self, method: str) -> dict[str, Any]:

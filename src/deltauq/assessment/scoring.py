@@ -47,11 +47,11 @@ class Predictions:
 
     __repr__ = short_repr
 
-    def rescaled(self, unit: float, shift: float = 0.0) -> Predictions:
-        """Return the predictions for targets ``unit · (y - shift)``."""
+    def standardized(self, center: float, unit: float) -> Predictions:
+        """Return the predictions for targets ``(y - center) / unit``."""
         values = {name: getattr(self, name) for name in ("value", "lower", "upper")}
-        scaled = {name: unit * (array - shift) for name, array in values.items() if array is not None}
-        return replace(self, spread=None if self.spread is None else unit * self.spread, **scaled)
+        scaled = {name: (array - center) / unit for name, array in values.items() if array is not None}
+        return replace(self, spread=None if self.spread is None else self.spread / unit, **scaled)
 
     def covers(self, y: np.ndarray) -> np.ndarray:
         """Return whether the interval or set of each row contains its target, of shape (n,)."""
@@ -202,10 +202,10 @@ METRICS = {
         "{:.2f}".format,
     ),
     "coverage_raw": Metric(
-        "raw {}", "coverage before calibration (nominal {})", _raw_coverage, "{:.0%}".format
+        "raw {}", "coverage before calibration (nominal {})", _raw_coverage, "{:.1%}".format
     ),
     "coverage": Metric(
-        "cal. {}", "coverage (nominal {})", lambda y, p, coverage: np.mean(p.covers(y)), "{:.0%}".format
+        "cal. {}", "coverage (nominal {})", lambda y, p, coverage: np.mean(p.covers(y)), "{:.1%}".format
     ),
     "median_width": Metric(
         "median width",

@@ -3,7 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,9 +13,6 @@ from deltauq.utils.progress import counting_bar
 
 if TYPE_CHECKING:
     from deltauq.tables import Evaluation
-
-N_PRINTED = 5
-"""The number of slices and rows that are printed; the page and the JSON have more."""
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
@@ -49,7 +46,7 @@ def evaluate(
             result.save_html(html, f"{result.target} of {file.name}, {result.model}")
     page = None if html is None else str(html.resolve())
     if as_json:
-        print(json.dumps({"file": str(file), **result.numbers(), "page": page}))
+        print(json.dumps({"file": str(file), **result.to_dict(), "page": page}))
         return
     _print_result(result)
     if page is not None:
@@ -57,44 +54,22 @@ def evaluate(
 
 
 def _print_result(result: "Evaluation") -> None:
+    from rich import box
     from rich.console import Console
+    from rich.table import Table
     from rich.text import Text
-
-    from deltauq.tables.evaluation_page import (
-        describe,
-        measure_table,
-        risk_table,
-        slice_table,
-        uncertain_table,
-    )
 
     console = Console()
     for note in result.notes:
         console.print(Text(note))
-    console.print(Text(describe(result)))
-    console.print(_grid(f"{result.target}, {result.model}, {result.task}", *measure_table(result)))
-    console.print(_grid("Levels of risk", *risk_table(result)))
-    regression = result.task == "regression"
-    loss = "median |error|" if regression else "share of mistakes"
-    for title, parts, share in (
-        (f"Slices where the {loss} is largest", result.large_loss, not regression),
-        ("Slices where the coverage is lowest", result.often_missed, True),
-    ):
-        if parts:
-            console.print(_grid(title, *slice_table(result, parts[:N_PRINTED], share)))
-    header, rows = uncertain_table(result)
-    title = "The most uncertain rows, with the anchor's value in brackets"
-    console.print(_grid(title, header, rows[:N_PRINTED]))
-
-
-def _grid(title: str, header: list[str], rows: list[list[str]]) -> Any:
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    grid = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE, padding=(0, 1, 0, 0))
-    for name in header:
-        grid.add_column(Text(name))
-    for row in rows:
-        grid.add_row(*map(Text, row))
-    return grid
+    console.print(Text(result.heading(), style="bold"))
+    console.print(Text(result.summary()))
+    for title, table in result.tables().items():
+        grid = Table(
+            title=title, title_justify="left", title_style="bold", box=box.SIMPLE, padding=(0, 1, 0, 0)
+        )
+        for name in table.header:
+            grid.add_column(Text(name))
+        for row in table.rows:
+            grid.add_row(*map(Text, row))  # Text: cells may contain rich markup
+        console.print(grid)

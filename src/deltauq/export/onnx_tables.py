@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from deltauq.calibration import conformal_quantile
 from deltauq.export.onnx_graph import ML, Graph
 from deltauq.export.onnx_trees import add_posterior
 from deltauq.tables.errors import require_pandas
-from deltauq.tables.judging import reach
 from deltauq.tables.model import TableModel, error_std
 from deltauq.tables.schema import REGRESSION
 
@@ -105,7 +105,9 @@ def _add_intervals(graph: Graph, model: TableModel, mean: str, std: str) -> None
     unit = graph.constant(np.float64(model.unit))
     prediction = graph.node("Add", graph.node("Mul", mean, unit), graph.constant(np.float64(model.center)))
     width = graph.node("Mul", graph.node("Add", std, graph.constant(np.float64(model.delta))), unit)
-    half = graph.node("Mul", width, graph.constant(np.float64(reach(model, model.coverage))))
+    half = graph.node(
+        "Mul", width, graph.constant(np.float64(conformal_quantile(model.fitted.scores, model.coverage)))
+    )
     error = error_std(model.fitted.scores, np.ones(()))
     graph.output("prediction", prediction, np.float64)
     graph.output("std", graph.node("Mul", width, graph.constant(error)), np.float64)

@@ -1,29 +1,21 @@
-"""`evaluate`: how far the predictions and the error bars of a table model hold on rows it has not seen."""
+"""`evaluate`: the predictions of a table model, compared with known targets."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from os import PathLike
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.stats import binom
 
+from deltauq.assessment.result import Result, to_json_values
+from deltauq.assessment.scoring import Predictions, compute, rescale
+from deltauq.calibration import conformal_quantile
+from deltauq.metrics import calibration_curve
 from deltauq.tables.errors import TableError, did_you_mean, require_pandas
 from deltauq.tables.io import read_frame
-from deltauq.tables.judging import (
-    Group,
-    Judged,
-    find_failing_group,
-    group,
-    group_by_risk,
-    judge_classes,
-    judge_numbers,
-)
-from deltauq.tables.model import TableModel
+from deltauq.tables.model import RISK_LEVELS, TableModel, error_probability, error_std
 from deltauq.tables.nearest_anchor import Difference, largest_differences
 from deltauq.tables.preprocessing import row_fingerprints, twin_share
 from deltauq.tables.schema import (
@@ -39,34 +31,58 @@ from deltauq.tables.schema import (
     plain_floats,
     unusable_values,
 )
-from deltauq.tables.slices import Worse, cut, worst
+from deltauq.tables.slices import (
+    Group,
+    RowScores,
+    WorseSlice,
+    find_failing_decile,
+    find_worse_slices,
+    make_deciles,
+    make_slices,
+)
 from deltauq.tables.text_parsing import FLAGS, is_text, plain_text, read_dates, read_numbers
-from deltauq.utils.filesystem import atomic_write
 from deltauq.utils.formatting import short_repr
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from deltauq.plots.page import Section, Table
+
 BATCH_ROWS = 65_536
 N_UNCERTAIN = 20
 TRAINING_CHANCE = 0.001
-"""How improbable it must be that new rows equal training rows by chance for a warning."""
+"""New rows that equal training rows raise a warning if chance explains them with a smaller probability."""
+OUTLIER_SHARE = 0.01
+"""The share of rows, those with the largest errors, that `Evaluation.trimmed` leaves out."""
+COVERAGES = np.array([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99])
+N_BINS = 10
+COMPUTED = {
+    "regression": (
+        *("median_absolute_error", "mae", "rmse", "r2", "spearman", "coverage", "median_width", "width"),
+        *("nll", "crps"),
+    ),
+    "classification": (
+        *("accuracy", "log_loss", "brier", "ece", "auroc_spread", "auroc_confidence", "coverage", "set_size"),
+    ),
+}
+SENSITIVE_TO_OUTLIERS = ("mae", "rmse", "r2", "nll", "crps")
 
 
 @dataclass(frozen=True)
 class UncertainRow:
-    """One of the rows that the model is least sure of.
+    """One of the most uncertain rows.
 
     Attributes
     ----------
     row : int
         Its number in the table, from 1.
-    target, prediction : float, a date in writing, or a class
+    target, prediction : float, a date as text, or a class
     spread : float
-        As in `Judged`.
+        As in `RowScores`.
     missed : bool
-    apart : list of Difference
-        What sets it apart from its nearest anchor, the largest first.
+        Whether the target lies outside the interval or set.
+    differences : list of Difference
+        The features in which it differs most from its nearest anchor, the largest difference first.
     """
 
     row: int
@@ -74,40 +90,46 @@ class UncertainRow:
     prediction: Any
     spread: float
     missed: bool
-    apart: list[Difference]
+    differences: list[Difference]
 
     __repr__ = short_repr
 
 
-@dataclass(frozen=True)
-class Evaluation:
-    """What a table with known targets says of a model.
+@dataclass(frozen=True, repr=False)
+class Evaluation(Result):
+    """The metrics of a model on a table with known targets, and where its predictions are worst.
 
     Attributes
     ----------
     target : str
+        The name of the target's column.
     task : {"regression", "classification"}
     model : str
-        What was anchored.
+        The model that was anchored.
     coverage : float
-        What intervals or sets were to hold.
-    judged : Judged
-        Row by row, with the metrics and the calibration curve.
-    groups : list of Group
-        By decile of the spread.
-    failing : int or None
-        Which of the groups holds the smallest share of targets, if fewer than promised by more than chance.
+        The nominal coverage of intervals or sets.
+    metrics : dict of str to float
+    trimmed : dict of str to float
+        Of a regression: the metrics that are sensitive to outliers, without the 1 % of rows with the largest
+        errors. Empty for classes, and for fewer than 100 rows.
+    curve : (nominal, observed), arrays of shape (l,)
+        Nominal and empirical coverage of intervals; of classes, confidence and accuracy.
+    rows : RowScores
+    deciles : list of Group
+        By spread, the least uncertain rows first.
+    failing_decile : int or None
+        The index of the decile with the smallest coverage, if that is significantly below the nominal one.
     risk : dict of str to Group
         By level of risk.
-    large_loss, often_missed : list of Worse
-        Slices whose loss, or whose share of missed targets, is larger than elsewhere by more than chance.
+    large_loss, often_missed : list of WorseSlice
+        Slices whose loss, or whose share of missed targets, is significantly larger than elsewhere.
     n_slices : int
-        How many were looked at.
+        How many slices were compared.
     uncertain : list of UncertainRow
         The most uncertain first.
     training_rows : int or None
-        How many rows equal, in all columns and the target, one that the model was made from; None where
-        the model keeps no fingerprints of these.
+        How many rows equal, in all columns and the target, a training row; None where the model stores no
+        fingerprints of these.
     notes : list of str
     """
 
@@ -115,73 +137,79 @@ class Evaluation:
     task: str
     model: str
     coverage: float
-    judged: Judged
-    groups: list[Group]
-    failing: int | None
+    metrics: dict[str, float]
+    trimmed: dict[str, float]
+    curve: tuple[np.ndarray, np.ndarray]
+    rows: RowScores
+    deciles: list[Group]
+    failing_decile: int | None
     risk: dict[str, Group]
-    large_loss: list[Worse]
-    often_missed: list[Worse]
+    large_loss: list[WorseSlice]
+    often_missed: list[WorseSlice]
     n_slices: int
     uncertain: list[UncertainRow]
     training_rows: int | None
     notes: list[str]
 
-    __repr__ = short_repr
-
     @property
     def n_rows(self) -> int:
-        """How many rows were evaluated."""
-        return len(self.judged.loss)
+        """The number of rows that were evaluated."""
+        return len(self.rows.loss)
 
-    def numbers(self) -> dict[str, Any]:
-        """Return everything but the rows in plain values that JSON can hold."""
-        claimed, observed = self.judged.curve
-        return _plain(
+    def heading(self) -> str:
+        """Return what was evaluated, on how many rows."""
+        return f"{self.target}, {self.model}, {self.task}: {self.n_rows:,} rows"
+
+    def summary(self) -> str:
+        """Return the most important figures in a few sentences."""
+        from deltauq.tables.evaluation_page import summarize
+
+        return summarize(self)
+
+    def tables(self, most: int | None = 5) -> dict[str, Table]:
+        """Return the evaluation as tables of text, by their titles.
+
+        Parameters
+        ----------
+        most : int or None, default=5
+            The largest number of slices, and of uncertain rows; None for all.
+        """
+        from deltauq.tables.evaluation_page import evaluation_tables
+
+        return evaluation_tables(self, most)
+
+    def sections(self) -> list[Section]:
+        """Return the sections of the page: tables and figures."""
+        from deltauq.tables.evaluation_page import evaluation_sections
+
+        return evaluation_sections(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything but the rows as values that JSON can hold; NaN becomes None."""
+        nominal, observed = self.curve
+        return to_json_values(
             {
                 "target": self.target,
                 "task": self.task,
                 "model": self.model,
                 "rows": self.n_rows,
-                "promised": self.coverage,
-                "metrics": self.judged.metrics,
-                "trimmed": self.judged.trimmed,
+                "coverage": self.coverage,
+                "metrics": self.metrics,
+                "trimmed": self.trimmed,
                 "training_rows": self.training_rows,
-                "curve": {"claimed": claimed.tolist(), "observed": observed.tolist()},
-                "deciles": [asdict(part) for part in self.groups],
-                "failing_decile": self.failing,
+                "curve": {"nominal": nominal.tolist(), "observed": observed.tolist()},
+                "deciles": [asdict(part) for part in self.deciles],
+                "failing_decile": self.failing_decile,
                 "risk": {level: asdict(part) for level, part in self.risk.items()},
                 "slices": {
-                    "looked_at": self.n_slices,
-                    "large_loss": [_slice_numbers(part) for part in self.large_loss],
-                    "often_missed": [_slice_numbers(part) for part in self.often_missed],
+                    "compared": self.n_slices,
+                    "large_loss": [asdict(part) for part in self.large_loss],
+                    "often_missed": [asdict(part) for part in self.often_missed],
                 },
                 "uncertain": [asdict(row) for row in self.uncertain],
                 "notes": self.notes,
             }
         )
-
-    def to_html(self, title: str = "") -> str:
-        """Return a self-contained page of all this. Needs the `report` extra.
-
-        Parameters
-        ----------
-        title : str, optional
-            Names what was evaluated; the target and the model by default.
-
-        Returns
-        -------
-        html : str
-        """
-        from deltauq.tables.evaluation_page import render_evaluation
-
-        return render_evaluation(self, title or f"{self.target}, {self.model}")
-
-    def save_html(self, path: str | PathLike[str], title: str = "") -> Path:
-        """Write the page of `to_html` to a file and return its path."""
-        path = Path(path)
-        with atomic_write(path) as part:
-            part.write_text(self.to_html(title), encoding="utf-8")
-        return path
 
 
 def evaluate(
@@ -198,12 +226,12 @@ def evaluate(
     Parameters
     ----------
     model : TableModel
-    table : path, pandas DataFrame, or anything that speaks Arrow
-        With the columns of the training table and its target: of rows that the model was not fitted to.
+    table : path, pandas DataFrame, or anything with the Arrow interface
+        With the columns of the training table and its target; of rows that the model was not fitted to.
     date_format, decimal, encoding
-        As those of `TableModel.predict`.
+        As for `TableModel.predict`.
     progress : callable, optional
-        Called with the rows predicted and the rows there are.
+        Called with the number of rows predicted and the number of all rows.
 
     Returns
     -------
@@ -214,8 +242,8 @@ def evaluate(
     >>> from deltauq.tables import evaluate, fit
     >>> from sklearn.datasets import load_diabetes
     >>> table = load_diabetes(as_frame=True).frame
-    >>> found = evaluate(fit(table[:300], "target", model="tree"), table[300:])
-    >>> found.n_rows, len(found.groups), len(found.uncertain)
+    >>> evaluation = evaluate(fit(table[:300], "target", model="tree"), table[300:])
+    >>> evaluation.n_rows, len(evaluation.deciles), len(evaluation.uncertain)
     (142, 10, 20)
     """
     notes: list[str] = []
@@ -223,34 +251,102 @@ def evaluate(
     frame, _ = read_frame(table, encoding)
     X, y, numbers = _read(model, frame.reset_index(drop=True), notes)
     columns = _predict(model, X, progress)
-    judged = (judge_numbers if model.task == REGRESSION else judge_classes)(model, y, columns)
-    n_slices, (large_loss, often_missed) = worst(
-        cut(model.schema, X), judged.loss, judged.missed.astype(np.float64)
+    predictions = _predictions(model, columns)
+    metrics, trimmed = _metrics(model, y, predictions)
+    is_regression = model.task == REGRESSION
+    loss = np.abs(y - predictions.value) if is_regression else (predictions.value != y).astype(np.float64)
+    assert predictions.spread is not None
+    scores = RowScores(loss, predictions.spread, ~predictions.covers(y), predictions.sizes(), columns["risk"])
+    curve = (_coverage_curve if is_regression else _reliability_curve)(model, y, predictions)
+    n_slices, (large_loss, often_missed) = find_worse_slices(
+        make_slices(model.schema, X), scores.loss, scores.missed.astype(np.float64)
     )
     training_rows = _count_training_rows(model, X, y, notes)
-    groups = group(judged)
+    deciles = make_deciles(scores)
+    by_risk = {level: np.flatnonzero(scores.risk == level) for level in RISK_LEVELS}
     return Evaluation(
         target=model.target,
         task=model.task,
         model=str(model.report.get("model", "")),
         coverage=model.coverage,
-        judged=judged,
-        groups=groups,
-        failing=find_failing_group(groups, model.coverage),
-        risk=group_by_risk(judged),
+        metrics=metrics,
+        trimmed=trimmed,
+        curve=curve,
+        rows=scores,
+        deciles=deciles,
+        failing_decile=find_failing_decile(deciles, model.coverage),
+        risk={level: Group.of(scores, rows) for level, rows in by_risk.items() if len(rows)},
         large_loss=large_loss,
         often_missed=often_missed,
         n_slices=n_slices,
-        uncertain=_most_uncertain(model, X, y, numbers, columns, judged),
+        uncertain=_most_uncertain(model, X, y, numbers, columns["prediction"], scores),
         training_rows=training_rows,
         notes=notes,
     )
 
 
+def _predictions(model: TableModel, columns: dict[str, Any]) -> Predictions:
+    """Return predicted columns as arrays; classes by their indices."""
+    if model.task == REGRESSION:
+        value, std = (np.asarray(columns[name], dtype=np.float64) for name in ("prediction", "std"))
+        return Predictions(value, std, columns["lower"], columns["upper"])
+    classes = model.classes
+    proba = np.column_stack([columns[f"probability_{name}"] for name in classes])
+    return Predictions(
+        proba.argmax(axis=1),
+        np.sqrt(sum(np.asarray(columns[f"std_{name}"]) ** 2 for name in classes)),
+        proba=proba,
+        error_score=error_probability(proba),
+        sets=np.array([[name in members for name in classes] for members in columns["set"]]),
+    )
+
+
+def _metrics(
+    model: TableModel, y: np.ndarray, predictions: Predictions
+) -> tuple[dict[str, float], dict[str, float]]:
+    """Return the metrics, and those that are sensitive to outliers without the largest errors."""
+    names = COMPUTED[model.task]
+    if model.task != REGRESSION:
+        return compute(names, y, predictions, model.coverage), {}
+    # In the model's unit, so that squares do not overflow.
+    with np.errstate(over="ignore"):
+        scaled = predictions.standardized(model.center, model.unit)
+        target = (y - model.center) / model.unit
+        if not np.all(np.isfinite(target)):
+            raise TableError(f"{model.target} has values too far from those that the model was trained on.")
+        metrics = rescale(compute(names, target, scaled, model.coverage), model.unit)
+        n_outliers = int(OUTLIER_SHARE * len(y))
+        if n_outliers == 0:
+            return metrics, {}
+        kept = np.argsort(np.abs(target - scaled.value), kind="stable")[:-n_outliers]
+        assert scaled.spread is not None
+        typical = Predictions(scaled.value[kept], scaled.spread[kept])
+        trimmed = compute(SENSITIVE_TO_OUTLIERS, target[kept], typical, model.coverage)
+        return metrics, rescale(trimmed, model.unit)
+
+
+def _coverage_curve(model: TableModel, y: np.ndarray, p: Predictions) -> tuple[np.ndarray, np.ndarray]:
+    """Return the levels that the held-out rows allow, and the empirical coverage of intervals of each."""
+    scores, std = model.fitted.scores, np.asarray(p.spread)
+    n = len(scores)
+    levels = COVERAGES[(n + 1) * COVERAGES <= n + 1e-9]
+    unit = error_std(scores, np.ones(1))
+    width = np.divide(std, unit, out=np.zeros_like(std), where=unit > 0)  # σ + δ
+    error = np.abs(y - p.value)
+    return levels, np.array([np.mean(error <= conformal_quantile(scores, level) * width) for level in levels])
+
+
+def _reliability_curve(model: TableModel, y: np.ndarray, p: Predictions) -> tuple[np.ndarray, np.ndarray]:
+    """Return the mean confidence and the accuracy of each bin that has rows."""
+    curve = calibration_curve(y, np.asarray(p.proba), N_BINS)
+    filled = curve.count > 0
+    return curve.confidence[filled], curve.accuracy[filled]
+
+
 def _read(
     model: TableModel, frame: pd.DataFrame, notes: list[str]
 ) -> tuple[pd.DataFrame, np.ndarray, np.ndarray]:
-    """Return the features and targets of the rows that can be judged, and their numbers in the table."""
+    """Return the features and targets of the rows with a usable target, and their numbers in the table."""
     if model.target not in frame.columns:
         raise TableError(
             f'there is no column "{model.target}" to compare with: '
@@ -260,16 +356,16 @@ def _read(
         raise TableError("the table has no rows.")
     X = model.schema.read(frame)
     for name, count, first in model.schema.unseen_categories(X):
-        notes.append(f'{count:,} rows have words in "{name}" that training has not met, such as "{first}".')
+        notes.append(f'{count:,} rows have unseen categories in "{name}", such as "{first}".')
     column = plain_text(frame[model.target])
     kept = column.notna().to_numpy()
     if not kept.any():
         raise TableError(f"{model.target} is missing in every row.")
     if missing := int((~kept).sum()):
-        notes.append(f"{missing:,} of {len(frame):,} rows were left out: {model.target} is missing there.")
+        notes.append(f"{missing:,} of {len(frame):,} rows were left out because {model.target} is missing.")
     column = column[kept]
     if unusable := unusable_values(column):
-        raise TableError(f"{model.target} holds {unusable}: there is nothing to compare with in them.")
+        raise TableError(f"{model.target} holds {unusable}, which cannot be compared with predictions.")
     rows = np.flatnonzero(kept)
     if model.task == REGRESSION:
         if model.origin:
@@ -279,7 +375,9 @@ def _read(
     if unknown := int((y < 0).sum()):
         first = column[y < 0].iloc[0]
         if unknown == len(y):
-            raise TableError(f'{model.target} is "{first}" in the first row, which is no class of the model.')
+            raise TableError(
+                f'{model.target} is "{first}" in the first row, which is not a class of the model.'
+            )
         notes.append(
             f"{unknown:,} of {len(frame):,} rows were left out: the model has no class "
             f'"{first}"{" or others like it" if column[y < 0].nunique() > 1 else ""}.'
@@ -288,9 +386,9 @@ def _read(
 
 
 def _count_training_rows(model: TableModel, X: pd.DataFrame, y: np.ndarray, notes: list[str]) -> int | None:
-    """Return how many rows the model was made from, and warn if they are more than chance explains.
+    """Return how many rows equal a training row, and warn if they are more than chance explains.
 
-    Tables may repeat rows: as many as equal another row of the training table are expected among new rows.
+    Tables may repeat rows: the share of repeated training rows is expected among new rows.
     """
     known = model.fitted.fingerprints
     if not len(known):
@@ -300,11 +398,11 @@ def _count_training_rows(model: TableModel, X: pd.DataFrame, y: np.ndarray, note
     expected = twin_share(known)
     if count:
         note = (
-            f"{count:,} of {n:,} rows ({count / n:.1%}) equal a row that the model was made from; by chance "
-            f"about {expected:.1%} would, as many as are repeated there."
+            f"{count:,} of {n:,} rows ({count / n:.1%}) equal a training row; by chance about "
+            f"{expected:.1%} would, which is the share of repeated training rows."
         )
         if binom.sf(count - 1, n, expected) < TRAINING_CHANCE:
-            note = f"Warning: {note} New rows may have larger errors and a smaller coverage."
+            note = f"Warning: {note} Errors and coverage on new rows may be worse."
         notes.insert(0, note)
     return count
 
@@ -318,13 +416,13 @@ def _target_numbers(model: TableModel, column: pd.Series) -> np.ndarray:
         )
     kind = kind_of(column)
     if origin and kind != DATE:
-        raise TableError(f'{column.name} holds "{column.iloc[0]}", where dates are due.')
+        raise TableError(f'{column.name} holds "{column.iloc[0]}", where dates are expected.')
     if origin:
         return days(column, origin).to_numpy()
     if kind == CATEGORY:
-        raise TableError(f'{column.name} holds "{column.iloc[0]}", where numbers are due.')
+        raise TableError(f'{column.name} holds "{column.iloc[0]}", where numbers are expected.')
     if kind == DATE:
-        raise TableError(f"{column.name} holds dates, where numbers are due.")
+        raise TableError(f"{column.name} holds dates, where numbers are expected.")
     y = (plain_floats(column) if kind == NUMBER else days(column)).to_numpy()
     if not np.all(np.isfinite(y)):
         raise TableError(f"{column.name} has infinite values.")
@@ -332,12 +430,12 @@ def _target_numbers(model: TableModel, column: pd.Series) -> np.ndarray:
 
 
 def _read_text(column: Column, values: pd.Series) -> pd.Series:
-    """Return the numbers or dates in a column of text, or refuse the first value that is none."""
+    """Return the numbers or dates in a column of text, or raise for the first value that is not one."""
     read = (read_dates if column.kind == DATE else read_numbers)(values, column.format)
     if read.isna().any():
         first = values[read.isna()].iloc[0]
         raise TableError(
-            f'{column.name} holds "{first}", where {column.kind}s are due{format_hint(column, first)}.'
+            f'{column.name} holds "{first}", where {column.kind}s are expected{format_hint(column, first)}.'
         )
     return read
 
@@ -355,18 +453,18 @@ def _target_classes(model: TableModel, column: pd.Series) -> np.ndarray:
 
 
 def _class_numbers(column: pd.Series) -> list[Any]:
-    """Return classes that are numbers; what is none of them stays text, and is found nowhere."""
+    """Return classes that are numbers; anything else stays text, which matches no class."""
     if require_pandas().api.types.is_integer_dtype(column):
-        # Not by way of floats, which do not tell large ones apart.
+        # Not as floats, which would merge large integers.
         return [int(value) for value in column]
-    # Gaps make floats of integers, and 2.0 is found as 2.
+    # Missing values make floats of integers; 2.0 equals 2.
     return (plain_floats(column) if kind_of(column) == NUMBER else column.astype(str)).tolist()
 
 
 def _predict(
     model: TableModel, X: pd.DataFrame, progress: Callable[[int, int], None] | None
 ) -> dict[str, Any]:
-    """Return the columns of all rows, predicted in batches so that progress can be told."""
+    """Return the columns of all rows, predicted in batches."""
     parts = []
     for start in range(0, len(X), BATCH_ROWS):
         rows = X.iloc[start : start + BATCH_ROWS].reset_index(drop=True)
@@ -388,43 +486,32 @@ def _most_uncertain(
     X: pd.DataFrame,
     y: np.ndarray,
     numbers: np.ndarray,
-    columns: dict[str, Any],
-    judged: Judged,
+    predicted: Any,
+    scores: RowScores,
 ) -> list[UncertainRow]:
-    rows = np.argsort(-judged.spread, kind="stable")[:N_UNCERTAIN]
-    classes = model.classes
-
-    def told(value: float) -> float | str:
-        if not model.origin:
-            return float(value)
-        return str(np.datetime_as_string(dates(np.array(value), model.origin), unit="m"))
-
+    rows = np.argsort(-scores.spread, kind="stable")[:N_UNCERTAIN]
+    targets = [model.classes[k] for k in y[rows]] if model.classes else _values(model, y[rows])
+    predictions = [predicted[k] for k in rows]
+    if not model.classes:
+        predictions = _values(model, np.array(predictions))
+    differences = largest_differences(model, X, rows)
     return [
         UncertainRow(
             row=int(numbers[k]),
-            target=classes[y[k]] if classes else told(y[k]),
-            prediction=columns["prediction"][k] if classes else told(columns["prediction"][k]),
-            spread=float(judged.spread[k]),
-            missed=bool(judged.missed[k]),
-            apart=apart,
+            target=target,
+            prediction=prediction,
+            spread=float(scores.spread[k]),
+            missed=bool(scores.missed[k]),
+            differences=parts,
         )
-        for k, apart in zip(rows, largest_differences(model, X, rows), strict=True)
+        for k, target, prediction, parts in zip(rows, targets, predictions, differences, strict=True)
     ]
 
 
-def _slice_numbers(part: Worse) -> dict[str, Any]:
-    return {
-        "slice": part.name,
-        "rows": part.rows,
-        "inside": part.loss,
-        "elsewhere": part.elsewhere,
-    }
-
-
-def _plain(value: Any) -> Any:
-    """Return a value with None for what is no finite number, which JSON does not know."""
-    if isinstance(value, dict):
-        return {name: _plain(part) for name, part in value.items()}
-    if isinstance(value, list):
-        return [_plain(part) for part in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+def _values(model: TableModel, values: np.ndarray) -> list[Any]:
+    """Return targets of a regression as floats, or as text where they are dates."""
+    return (
+        np.datetime_as_string(dates(values, model.origin), unit="m").tolist()
+        if model.origin
+        else values.tolist()
+    )

@@ -1,4 +1,4 @@
-"""An evaluation as sentences, as tables, and as one HTML page."""
+"""An evaluation as sentences, as tables, and as the sections of an HTML page."""
 
 from __future__ import annotations
 
@@ -9,294 +9,203 @@ from typing import Any
 import numpy as np
 
 from deltauq import plots
-from deltauq._version import __version__
+from deltauq.assessment.page import KEPT, kept_figure
+from deltauq.assessment.scoring import METRICS, number
 from deltauq.metrics import risk_coverage
-from deltauq.plots.page import Block, Figure, Section, Table, render_page
-from deltauq.tables.evaluation import Evaluation, UncertainRow
-from deltauq.tables.judging import OUTLIER_SHARE
+from deltauq.plots.page import Block, Figure, Section, Table
+from deltauq.tables.evaluation import OUTLIER_SHARE, Evaluation, UncertainRow
 from deltauq.tables.model import RISK_LEVELS, RISK_SHARES
 from deltauq.tables.schema import REGRESSION
-from deltauq.tables.slices import CHANCE, Worse
+from deltauq.tables.slices import SIGNIFICANCE, WorseSlice
 
-KEPT = np.linspace(0.1, 1.0, 19)
-MEASURES = {
-    "median_absolute_error": "median absolute error",
-    "mae": "mean absolute error",
-    "rmse": "root mean squared error",
-    "r2": "R², the share of variance explained",
-    "spearman": "rank correlation of σ with |error|: 1 is perfect, 0 says nothing",
-    "coverage": "share of targets held, of {promised} promised",
-    "median_width": "median width of intervals",
-    "width": "mean width of intervals",
-    "nll": "negative log-likelihood of normal errors, in nats",
-    "crps": "continuous ranked probability score",
-    "accuracy": "share of rows predicted right",
-    "log_loss": "negative log-likelihood of the right class, in nats",
-    "brier": "Brier score, from 0 to 2",
-    "ece": "expected calibration error",
-    "auroc_spread": "how well σ tells mistakes (AUROC): 1 is perfect, 0.5 says nothing",
-    "auroc_confidence": "how well a low probability tells mistakes (AUROC)",
-    "set_size": "mean number of classes in a set",
-}
-SHARES = {"coverage", "accuracy"}
-RISK_NOTE = (
-    "Of rows drawn like the training table, at most 5 % have a high risk, and at most 20 % a high or a "
-    "moderate one. Clearly more than that: the rows differ from the training table."
+STRENGTHS = (
+    (0.1, "σ does not rank the {}"),
+    (0.3, "σ ranks the {} weakly"),
+    (0.6, "σ ranks the {} moderately"),
+    (math.inf, "σ ranks the {} well"),
 )
+"""By the upper limit of a correlation, or of an AUROC scaled from chance to perfect."""
 TRIMMED = f"without the {OUTLIER_SHARE:.0%} largest errors"
+RISK_NOTE = (
+    f"Of rows from the training distribution, at most {RISK_SHARES[1]:.0%} have a high risk, and at most "
+    f"{RISK_SHARES[0]:.0%} a high or a moderate one. Clearly more than that indicates a distribution shift."
+)
+UNCERTAIN_NOTE = (
+    "Rows are numbered from 1, without the header. In parentheses: the anchor's value. Numbers are compared "
+    "in units of the anchors' standard deviation, categories by equality. Percentages are shares of the "
+    "squared distance."
+)
 
 
-def describe(found: Evaluation) -> str:
-    """Return what matters most, in a few sentences."""
-    measured = found.judged.metrics
-    kind = "Intervals" if found.task == REGRESSION else "Sets"
-    held = f"{kind} of {found.coverage:.0%} held {measured['coverage']:.1%} of {found.n_rows:,} targets"
-    verdict = f"{held}, {_against_promise(found)}{_failing(found)}."
-    if found.task == REGRESSION:
-        rank = measured["spearman"]
-        return (
-            f"{verdict} The median absolute error is {_number(measured['median_absolute_error'])} "
-            f"({_means(found)}); σ {_about_rank(rank, 0.0, 'errors')} (rank correlation {_number(rank)})."
-        )
-    rank = measured["auroc_spread"]
-    return (
-        f"{verdict} {measured['accuracy']:.1%} of rows are predicted right; σ "
-        f"{_about_rank(rank, 0.5, 'mistakes')} (AUROC {_number(rank)})."
-    )
+def summarize(evaluation: Evaluation) -> str:
+    """Return coverage, error and ranking in a few sentences."""
+    metrics, nominal = evaluation.metrics, evaluation.coverage
+    coverage = f"Coverage {metrics['coverage']:.1%} (nominal {nominal:.0%}) on {evaluation.n_rows:,} rows"
+    difference = metrics["coverage"] - nominal
+    if abs(difference) > 2 * math.sqrt(nominal * (1 - nominal) / evaluation.n_rows):
+        coverage += f", significantly {'higher' if difference > 0 else 'lower'}"
+    if (k := evaluation.failing_decile) is not None:
+        ends = {0: "the least uncertain tenth", len(evaluation.deciles) - 1: "the most uncertain tenth"}
+        group = ends.get(k, f"decile {k + 1} of σ")
+        coverage += f", but only {evaluation.deciles[k].coverage:.1%} in {group}"
+    if evaluation.task == REGRESSION:
+        mean = f"mean {number(metrics['mae'])}"
+        if evaluation.trimmed:
+            mean += f"; {number(evaluation.trimmed['mae'])} {TRIMMED}"
+        error = f"Median absolute error {number(metrics['median_absolute_error'])} ({mean})"
+        ranking = _ranking(metrics["spearman"], 0.0, "errors", "rank correlation")
+    else:
+        error = f"Accuracy {metrics['accuracy']:.1%}"
+        ranking = _ranking(metrics["auroc_spread"], 0.5, "mistakes", "AUROC")
+    return f"{coverage}. {error}. {ranking}."
 
 
-def measure_table(found: Evaluation) -> tuple[list[str], list[list[str]]]:
-    """Return the header and the rows of the table of measures: what each is, and its values."""
-    promised, trimmed = f"{found.coverage:.0%}", found.judged.trimmed
-    header = ["measure", "value", *([TRIMMED] if trimmed else [])]
+def _ranking(value: float, chance: float, errors: str, name: str) -> str:
+    """Say how well σ ranks errors."""
+    if not math.isfinite(value):
+        return f"The ranking of {errors} by σ is not defined"
+    strength = (value - chance) / (1.0 - chance)
+    text = next(text for limit, text in STRENGTHS if strength < limit)
+    return f"{text.format(errors)} ({name} {number(value)})"
+
+
+def evaluation_tables(evaluation: Evaluation, most: int | None) -> dict[str, Table]:
+    """Return the tables of an evaluation by their titles; with at most so many slices and uncertain rows."""
+    tables = {"Metrics": _metric_table(evaluation), "Risk": _risk_table(evaluation)}
+    tables |= _slice_tables(evaluation, most)
+    return {**tables, "Most uncertain rows": _uncertain_table(evaluation, most)}
+
+
+def evaluation_sections(evaluation: Evaluation) -> list[Section]:
+    """Return the sections of the page."""
+    errors = "Error" if evaluation.task == REGRESSION else "Mistakes"
+    return [
+        Section("Metrics", [*evaluation.notes, _metric_table(evaluation)]),
+        Section("Coverage", [_coverage_figure(evaluation), _decile_table(evaluation)]),
+        Section("Risk", [_risk_table(evaluation), RISK_NOTE]),
+        Section(f"{errors} against σ", [_error_figures(evaluation)]),
+        Section("Slices with larger errors", _slice_blocks(evaluation)),
+        Section("Most uncertain rows", [_uncertain_table(evaluation, None), UNCERTAIN_NOTE]),
+    ]
+
+
+def _metric_table(evaluation: Evaluation) -> Table:
+    trimmed = evaluation.trimmed
     rows = []
-    for name, meaning in MEASURES.items():
-        if name in found.judged.metrics:
-            value = found.judged.metrics[name]
-            row = [meaning.format(promised=promised), f"{value:.1%}" if name in SHARES else _number(value)]
-            if trimmed:
-                row.append(_number(trimmed[name]) if name in trimmed else "–")
-            rows.append(row)
-    return header, rows
+    for name, metric in METRICS.items():
+        if name in evaluation.metrics:
+            row = [metric.meaning.format(f"{evaluation.coverage:.0%}"), metric.text(evaluation.metrics[name])]
+            rows.append([*row, metric.text(trimmed.get(name, math.nan))] if trimmed else row)
+    return Table(["metric", "value", *([TRIMMED] if trimmed else [])], rows)
 
 
-def risk_table(found: Evaluation) -> tuple[list[str], list[list[str]]]:
-    """Return the header and the rows of the table of levels of risk."""
-    regression = found.task == REGRESSION
+def _risk_table(evaluation: Evaluation) -> Table:
+    regression = evaluation.task == REGRESSION
     up_to, high = RISK_SHARES
     shares = (f"{1 - up_to:.0%} or more", f"about {up_to - high:.0%}", f"{high:.0%} or less")
     expected = dict(zip(RISK_LEVELS, shares, strict=True))
-    header = ["risk", "rows", "share", "expected", "median |error|" if regression else "mistakes", "held"]
     rows = []
-    for level, part in found.risk.items():
-        loss = _number(part.median_loss) if regression else f"{part.loss:.1%}"
-        share = f"{part.rows / found.n_rows:.1%}"
+    for level, part in evaluation.risk.items():
+        loss = number(part.median_loss) if regression else f"{part.loss:.1%}"
+        share = f"{part.rows / evaluation.n_rows:.1%}"
         rows.append([level, f"{part.rows:,}", share, expected[level], loss, f"{part.coverage:.1%}"])
-    return header, rows
+    loss = "median |error|" if regression else "mistakes"
+    return Table(["risk", "rows", "share", "expected", loss, "coverage"], rows)
 
 
-def slice_table(found: Evaluation, parts: Sequence[Worse], share: bool) -> tuple[list[str], list[list[str]]]:
-    """Return the header and the rows of a table of slices; `share` says that losses are shares."""
-    write = "{:.1%}".format if share else _number
-    rows = [[part.name, f"{part.rows:,}", write(part.loss), write(part.elsewhere)] for part in parts]
-    return ["slice", "rows", "there", "elsewhere"], rows
-
-
-def uncertain_table(found: Evaluation) -> tuple[list[str], list[list[str]]]:
-    """Return the header and the rows of the table of uncertain rows."""
-    header = ["row", found.target, "predicted", "σ", "held", "apart from its nearest anchor by"]
-    return header, [_uncertain_cells(row) for row in found.uncertain]
-
-
-def render_evaluation(found: Evaluation, title: str) -> str:
-    """Return the page of an evaluation.
-
-    Parameters
-    ----------
-    found : Evaluation
-    title : str
-        Names what was evaluated.
-
-    Returns
-    -------
-    html : str
-    """
-    sections = [
-        Section("Measures", [*found.notes, Table(*measure_table(found))]),
-        Section(_held_title(found), _held_blocks(found)),
-        Section("Levels of risk", [Table(*risk_table(found)), RISK_NOTE]),
-        Section(
-            "Error against σ" if found.task == REGRESSION else "Mistakes against σ", _error_blocks(found)
-        ),
-        Section("Where it is worst", _slice_blocks(found)),
-        Section("The most uncertain rows", _uncertain_blocks(found)),
-    ]
-    footer = (
-        f"deltauq {__version__}. {found.model}, {found.task}; {found.n_rows:,} rows. "
-        "Method: Δ-UQ, arXiv 2110.02197."
-    )
-    return render_page(f"Evaluation: {title}", describe(found), sections, footer=footer)
-
-
-def _against_promise(found: Evaluation) -> str:
-    """Say whether the coverage may be that of a promise kept, by two standard errors."""
-    error = math.sqrt(found.coverage * (1 - found.coverage) / found.n_rows)
-    short = found.coverage - found.judged.metrics["coverage"]
-    if abs(short) <= 2 * error:
-        return "as promised"
-    return "fewer than promised" if short > 0 else "more than promised"
-
-
-def _failing(found: Evaluation) -> str:
-    """Name the tenth of rows in which the coverage fails most, if it fails in any."""
-    if found.failing is None:
-        return ""
-    ends = {0: "the most certain tenth", len(found.groups) - 1: "the most uncertain tenth"}
-    where = ends.get(found.failing, f"decile {found.failing + 1} of σ")
-    return f", but only {found.groups[found.failing].coverage:.1%} in {where}"
-
-
-def _means(found: Evaluation) -> str:
-    trimmed = found.judged.trimmed
-    mean = f"mean {_number(found.judged.metrics['mae'])}"
-    return f"{mean}; {_number(trimmed['mae'])} {TRIMMED}" if trimmed else mean
-
-
-def _about_rank(value: float, chance: float, errors: str) -> str:
-    """Say what a rank correlation or an AUROC means; the scale from chance to perfect has four parts."""
-    if not math.isfinite(value):
-        return f"cannot be compared with {errors}"
-    strength = (value - chance) / (1.0 - chance)
-    words = (
-        (0.1, f"says next to nothing of {errors}"),
-        (0.3, f"ranks {errors} a little"),
-        (0.6, f"ranks {errors}"),
-    )
-    return next((said for limit, said in words if strength < limit), f"ranks {errors} well")
-
-
-def _held_title(found: Evaluation) -> str:
-    claim = "intervals" if found.task == REGRESSION else "probabilities and sets"
-    return f"Do {claim} hold what they claim?"
-
-
-def _held_blocks(found: Evaluation) -> list[Block]:
-    claimed, observed = found.judged.curve
-    blocks: list[Block] = []
-    if found.task == REGRESSION:
-        figure = plots.coverage_curves(claimed, {"intervals": observed})
-        blocks.append(Figure(figure, "Intervals", "Share of targets inside, for intervals of every level."))
-    else:
-        figure = plots.coverage_curves(claimed, {"rows that are so confident": observed})
-        figure.update_xaxes(title_text="probability of the predicted class")
-        figure.update_yaxes(title_text="share predicted right")
-        blocks.append(
-            Figure(figure, "Probabilities", "In ten bins of the probability; empty ones are left out.")
-        )
-    rows = []
-    for k, part in enumerate(found.groups, start=1):
-        row = [
-            f"{k}",
-            f"{part.rows:,}",
-            f"{_number(part.low)} to {_number(part.high)}",
-            f"{part.coverage:.1%}",
-        ]
-        if found.task == REGRESSION:
-            rows.append([*row, _number(part.median_loss), _number(part.loss)])
-        else:
-            rows.append([*row, f"{part.loss:.1%}", _number(part.size)])
-    losses = (
-        ["median |error|", "mean |error|"] if found.task == REGRESSION else ["mistakes", "classes in the set"]
-    )
-    caption = (
-        f"By decile of σ, the most certain rows first. {found.coverage:.0%} is promised on average over all "
-        "rows, and not in each decile."
-    )
-    return [*blocks, Table(["decile", "rows", "σ", "held", *losses], rows, caption)]
-
-
-def _error_blocks(found: Evaluation) -> list[Block]:
-    judged = found.judged
-    regression = found.task == REGRESSION
-    if regression:
-        y_title = "median |error| of the rows kept"
-        errors = judged.loss[np.argsort(judged.spread, kind="stable")]
-        losses = np.array([np.median(errors[: math.ceil(share * len(errors))]) for share in KEPT])
-    else:
-        y_title = "mistakes among the rows kept"
-        losses = np.interp(KEPT, *risk_coverage(judged.loss, judged.spread))
-    series = {"rows kept": (losses, np.zeros(len(KEPT)))}
-    figure = plots.line_plot(KEPT, series, x_title="share of rows kept", y_title=y_title)
-    figure.update_xaxes(tickformat=".0%")
-    if not regression:
-        figure.update_yaxes(tickformat=".0%")
-    caption = "Rows are left out in the order of σ, the most uncertain first. A rising line: σ finds errors."
-    left_out = Figure(figure, "What is left when doubtful rows are left out", caption)
-    if not regression:
-        return [left_out]
-    by_spread = Figure(
-        plots.errors_by_width(judged.loss, judged.size / 2, found.coverage),
-        "Rows in groups of equally many, by σ",
-        "Rising points: σ ranks the errors. Points on the diagonal: intervals hold in each group what they "
-        "claim; above it they are too narrow.",
-    )
-    return [[by_spread, left_out]]
-
-
-def _slice_blocks(found: Evaluation) -> list[Block]:
-    regression = found.task == REGRESSION
-    large = "errors above the median of all rows, or misses," if regression else "mistakes, or misses,"
-    rule = (
-        f"{found.n_slices:,} slices were compared, each by the categories, values or quartiles of a column. "
-        f"One is shown when it has more {large} than as many rows drawn at random, by more than would happen "
-        f"to any of the {found.n_slices:,} with a probability of {CHANCE:.0%}."
-    )
-    blocks: list[Block] = []
-    loss = "Median |error|" if regression else "Share of mistakes"
-    held = "intervals" if regression else "sets"
-    for parts, caption, share in (
-        (found.large_loss, f"{loss}, in slices where it is larger than elsewhere.", not regression),
-        (found.often_missed, f"Share of targets that {held} miss, where it is larger than elsewhere.", True),
+def _slice_tables(evaluation: Evaluation, most: int | None) -> dict[str, Table]:
+    regression = evaluation.task == REGRESSION
+    loss = "median |error|" if regression else "share of mistakes"
+    tables = {}
+    for title, parts, is_share in (
+        (f"Slices with a larger {loss}", evaluation.large_loss, not regression),
+        ("Slices with a larger share of missed targets", evaluation.often_missed, True),
     ):
         if parts:
-            header, rows = slice_table(found, parts, share)
-            blocks.append(Table(header, rows, caption))
-    if not blocks:
-        blocks.append("No slice is worse than the rest by more than chance.")
-    return [*blocks, rule]
+            tables[title] = _slice_table(parts[:most], is_share)
+    return tables
 
 
-def _uncertain_blocks(found: Evaluation) -> list[Block]:
-    header, rows = uncertain_table(found)
-    return [
-        Table(header, rows, "Rows are numbered from 1, without the header."),
-        "In brackets: the anchor's value. Numbers are compared in units of the anchors' standard deviation, "
-        "words by being alike or not. Per cent are of the squared distance.",
-    ]
+def _slice_table(parts: Sequence[WorseSlice], is_share: bool) -> Table:
+    write = "{:.1%}".format if is_share else number
+    rows = [[part.name, f"{part.rows:,}", write(part.inside), write(part.elsewhere)] for part in parts]
+    return Table(["slice", "rows", "inside", "elsewhere"], rows)
+
+
+def _uncertain_table(evaluation: Evaluation, most: int | None) -> Table:
+    header = ["row", evaluation.target, "predicted", "σ", "covered", "differences from the nearest anchor"]
+    return Table(header, [_uncertain_cells(row) for row in evaluation.uncertain[:most]])
 
 
 def _uncertain_cells(row: UncertainRow) -> list[str]:
-    # No line breaks within a feature: the column stays wide enough to be read on a telephone.
-    apart = "; ".join(
+    # No line breaks within a feature: the column stays wide enough on narrow screens.
+    differences = "; ".join(
         f"{part.feature} {part.value} ({part.anchor}), {part.share:.0%}".replace(" ", "\N{NO-BREAK SPACE}")
-        for part in row.apart
+        for part in row.differences
     )
-    return [
-        f"{row.row:,}",
-        _value(row.target),
-        _value(row.prediction),
-        _number(row.spread),
-        "no" if row.missed else "yes",
-        apart or "nothing",
-    ]
+    covered = "no" if row.missed else "yes"
+    values = (_value(row.target), _value(row.prediction))
+    return [f"{row.row:,}", *values, number(row.spread), covered, differences or "none"]
 
 
 def _value(value: Any) -> str:
-    return _number(value) if isinstance(value, float) else str(value)
+    return number(value) if isinstance(value, float) else str(value)
 
 
-def _number(value: float) -> str:
-    """Return three digits or all before the point, without an exponent where it can be helped."""
-    if not math.isfinite(value):
-        return "–"
-    return f"{value:,.0f}" if 1e3 <= abs(value) < 1e12 else f"{value:.3g}"
+def _coverage_figure(evaluation: Evaluation) -> Figure:
+    nominal, observed = evaluation.curve
+    if evaluation.task == REGRESSION:
+        figure = plots.coverage_curves(nominal, {"intervals": observed})
+        return Figure(figure, "Intervals", "Empirical coverage of intervals of every nominal coverage.")
+    figure = plots.coverage_curves(nominal, {"rows with this confidence": observed})
+    figure.update_xaxes(title_text="probability of the predicted class")
+    figure.update_yaxes(title_text="accuracy")
+    return Figure(figure, "Probabilities", "In ten bins of the probability; empty bins are left out.")
+
+
+def _decile_table(evaluation: Evaluation) -> Table:
+    regression = evaluation.task == REGRESSION
+    rows = []
+    for k, part in enumerate(evaluation.deciles, start=1):
+        losses = (number(part.median_loss), number(part.loss))
+        if not regression:
+            losses = (f"{part.loss:.1%}", number(part.size))
+        spread = f"{number(part.low)} to {number(part.high)}"
+        rows.append([f"{k}", f"{part.rows:,}", spread, f"{part.coverage:.1%}", *losses])
+    losses = ("median |error|", "mean |error|") if regression else ("mistakes", "classes in the set")
+    caption = (
+        f"By decile of σ, the least uncertain rows first. The nominal coverage, {evaluation.coverage:.0%}, "
+        "is guaranteed on average over all rows, not in each decile."
+    )
+    return Table(["decile", "rows", "σ", "coverage", *losses], rows, caption)
+
+
+def _error_figures(evaluation: Evaluation) -> list[Figure]:
+    scores = evaluation.rows
+    if evaluation.task != REGRESSION:
+        losses = np.interp(KEPT, *risk_coverage(scores.loss, scores.spread))
+        figure = kept_figure({"rows kept": losses}, "mistakes among the rows kept")
+        figure.figure.update_yaxes(tickformat=".0%")
+        return [figure]
+    errors = scores.loss[np.argsort(scores.spread, kind="stable")]
+    losses = np.array([np.median(errors[: math.ceil(share * len(errors))]) for share in KEPT])
+    by_width = Figure(
+        plots.errors_by_width(scores.loss, scores.size / 2, evaluation.coverage),
+        "Rows in groups of equal size, by σ",
+        "Rising points: σ ranks the errors. Points on the diagonal: intervals have their nominal coverage in "
+        "each group; above it they are too narrow.",
+    )
+    return [by_width, kept_figure({"rows kept": losses}, "median |error| of the rows kept")]
+
+
+def _slice_blocks(evaluation: Evaluation) -> list[Block]:
+    large = "errors above the median" if evaluation.task == REGRESSION else "mistakes"
+    rule = (
+        f"{evaluation.n_slices:,} slices were compared: each by the categories, values or quartiles of one "
+        f"column. A slice is listed if it has significantly more {large}, or more missed targets, than as "
+        f"many rows drawn at random (significance {SIGNIFICANCE:.0%}, Bonferroni correction)."
+    )
+    tables = _slice_tables(evaluation, None)
+    if not tables:
+        return ["No slice is significantly worse than the rest.", rule]
+    return [*(Table(table.header, table.rows, title) for title, table in tables.items()), rule]

@@ -1,4 +1,4 @@
-"""Parts of a table, each by one of its columns, on which a model does worse than on the rest."""
+"""Groups of rows: by uncertainty, by risk, and by the values of each column."""
 
 from __future__ import annotations
 
@@ -8,21 +8,87 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.stats import hypergeom
+from scipy.stats import binom, hypergeom
 
 from deltauq.tables.schema import CATEGORY, Column, Schema, format_value
+from deltauq.utils.formatting import short_repr
 
 if TYPE_CHECKING:
     import pandas as pd
 
-FEWEST_ROWS = 10
-"""A slice of fewer rows, or all but so few, is not looked at."""
+N_GROUPS = 10
+MIN_ROWS = 10
+"""A slice must have at least this many rows, and leave at least this many."""
 FEW_VALUES = 5
-"""A column of numbers with no more different values is cut at each of them, any other at its quartiles."""
-MOST_WORDS = 50
-"""Of a column with more words, the most frequent make slices."""
-CHANCE = 0.05
-"""The probability that a model that is equally good everywhere has any slice to be told of."""
+"""A column of numbers with at most this many values is cut at each of them, any other at its quartiles."""
+MAX_CATEGORIES = 50
+"""Of a column with more categories, the most frequent make slices."""
+SIGNIFICANCE = 0.05
+"""The probability of a false alarm among all deciles, or among all slices."""
+
+
+@dataclass(frozen=True)
+class RowScores:
+    """How good the prediction of each of n rows is.
+
+    Attributes
+    ----------
+    loss : array of shape (n,)
+        The absolute error; of classes 1 for a mistake and 0 otherwise.
+    spread : array of shape (n,)
+        The predicted standard deviation of the error; of classes the root of the summed variances over
+        anchors.
+    missed : bool array of shape (n,)
+        Whether the target lies outside the interval or set.
+    size : array of shape (n,)
+        The width of the interval, or the number of classes in the set.
+    risk : array of n strings
+    """
+
+    loss: np.ndarray
+    spread: np.ndarray
+    missed: np.ndarray
+    size: np.ndarray
+    risk: np.ndarray
+
+    __repr__ = short_repr
+
+
+@dataclass(frozen=True)
+class Group:
+    """Rows that are about equally uncertain, or have the same risk.
+
+    Attributes
+    ----------
+    rows : int
+        The number of rows.
+    low, high : float
+        The range of their spread.
+    loss, coverage, size : float
+        Means over the rows.
+    median_loss : float
+    """
+
+    rows: int
+    low: float
+    high: float
+    loss: float
+    coverage: float
+    size: float
+    median_loss: float
+
+    @classmethod
+    def of(cls, scores: RowScores, rows: np.ndarray) -> Group:
+        """Return the group of rows with these indices."""
+        return cls(
+            len(rows),
+            float(scores.spread[rows].min()),
+            float(scores.spread[rows].max()),
+            float(scores.loss[rows].mean()),
+            1.0 - float(scores.missed[rows].mean()),
+            float(scores.size[rows].mean()),
+            float(np.median(scores.loss[rows])),
+        )
 
 
 @dataclass(frozen=True)
@@ -41,25 +107,48 @@ class Slice:
 
 
 @dataclass(frozen=True)
-class Worse:
+class WorseSlice:
     """A slice with a larger loss than the rest.
 
     Attributes
     ----------
     name : str
     rows : int
-        How many it has.
-    loss, elsewhere : float
-        Of its rows, and of all others: the median, or the share where losses are 0 and 1.
+        The number of rows.
+    inside, elsewhere : float
+        The loss of its rows, and of all others: the median, or the share where losses are 0 and 1.
     """
 
     name: str
     rows: int
-    loss: float
+    inside: float
     elsewhere: float
 
 
-def cut(schema: Schema, X: pd.DataFrame) -> Iterator[Slice]:
+def make_deciles(scores: RowScores) -> list[Group]:
+    """Return groups of equal size by spread, the least uncertain first; fewer than ten for few rows."""
+    order = np.argsort(scores.spread, kind="stable")
+    return [Group.of(scores, rows) for rows in np.array_split(order, min(N_GROUPS, len(order)))]
+
+
+def find_failing_decile(groups: list[Group], coverage: float) -> int | None:
+    """Return the index of the group with the smallest coverage, if that is significantly too small.
+
+    A binomial test of each group gives the probability of so few covered targets at the nominal coverage; the
+    probabilities are multiplied by the number of groups (Bonferroni).
+
+    Returns
+    -------
+    index : int or None
+        None where the smallest probability is above 5 %.
+    """
+    covered = np.array([round(part.coverage * part.rows) for part in groups])
+    rows = np.array([part.rows for part in groups])
+    failing = np.flatnonzero(binom.cdf(covered, rows, coverage) * len(groups) < SIGNIFICANCE)
+    return int(min(failing, key=lambda k: covered[k] / rows[k])) if len(failing) else None
+
+
+def make_slices(schema: Schema, X: pd.DataFrame) -> Iterator[Slice]:
     """Yield all slices of a table that have enough rows inside and outside.
 
     Parameters
@@ -71,82 +160,72 @@ def cut(schema: Schema, X: pd.DataFrame) -> Iterator[Slice]:
     Yields
     ------
     slice : Slice
-        By the words of a column of words, and by the values or quartiles of any other; rows without a
-        value are a slice, and so are rows with words that training has not met.
+        By the categories of a column, or by its values or quartiles; rows with a missing value are a slice,
+        and so are rows with unseen categories.
     """
     for column in schema.columns:
-        parts = _by_words(column, X[column.name]) if column.kind == CATEGORY else _by_numbers(column, X)
+        parts = _by_category(column, X[column.name]) if column.kind == CATEGORY else _by_number(column, X)
         for part in parts:
-            if FEWEST_ROWS <= part.rows.sum() <= len(X) - FEWEST_ROWS:
+            if MIN_ROWS <= part.rows.sum() <= len(X) - MIN_ROWS:
                 yield part
 
 
-def worst(slices: Iterable[Slice], *losses: np.ndarray, most: int = 10) -> tuple[int, list[list[Worse]]]:
-    """Return the slices whose loss is larger than that of the rest by more than chance, the worst first.
+def find_worse_slices(
+    slices: Iterable[Slice], *losses: np.ndarray, most: int = 10
+) -> tuple[int, list[list[WorseSlice]]]:
+    """Return the slices whose loss is significantly larger than that of the rest, the worst first.
 
-    The loss of a slice is its median, which outliers do not set, or the share of ones where losses are 0 and
-    1. A median test decides whether it is larger than chance explains: the rows of a slice with a loss above
-    the median of all rows are counted, and with m slices one is returned when as many rows drawn at random
-    from all would hold as many of these with a probability below 0.05 / m.
+    The loss of a slice is its median, which is robust to outliers, or the share of ones where losses are 0
+    and 1. A median test decides: the rows of a slice with a loss above the median of all rows are counted,
+    and with m slices one is returned when as many rows drawn at random would hold as many of these with a
+    probability below 0.05 / m.
 
     Parameters
     ----------
     slices : iterable of Slice
-        Gone through once; a slice is not kept.
+        Iterated once; slices are not stored.
     *losses : arrays of shape (n,)
     most : int, default=10
+        The largest number of slices to return for each loss.
 
     Returns
     -------
     n_slices : int
         m.
-    worse : list of lists of Worse
+    worse : list of lists of WorseSlice
         One list for each kind of loss.
     """
-    counters = [_LargeLosses(loss) for loss in losses]
+    binary = [bool(np.all((loss == 0.0) | (loss == 1.0))) for loss in losses]
+    is_large = [loss > (0.0 if b else np.median(loss)) for b, loss in zip(binary, losses, strict=True)]
+    parts: list[list[WorseSlice]] = [[] for _ in losses]
+    counts: list[list[int]] = [[] for _ in losses]
     n_slices = 0
     for part in slices:
         n_slices += 1
-        for counter in counters:
-            counter.add(part)
-    return n_slices, [counter.worst(most) for counter in counters]
+        for k, loss in enumerate(losses):
+            typical = np.mean if binary[k] else np.median
+            inside, elsewhere = (float(typical(loss[rows])) for rows in (part.rows, ~part.rows))
+            parts[k].append(WorseSlice(part.name, int(part.rows.sum()), inside, elsewhere))
+            counts[k].append(int(is_large[k][part.rows].sum()))
+    worse = []
+    for k, loss in enumerate(losses):
+        rows = np.array([part.rows for part in parts[k]], dtype=np.int64)
+        # The probability of at least as many large losses among as many rows drawn at random.
+        chance = hypergeom.sf(np.array(counts[k], dtype=np.int64) - 1, len(loss), is_large[k].sum(), rows)
+        significant = [parts[k][j] for j in np.flatnonzero(chance * n_slices < SIGNIFICANCE)]
+        worse.append(sorted(significant, key=lambda part: -part.inside)[:most])
+    return n_slices, worse
 
 
-class _LargeLosses:
-    """Counts the large losses of slices: those of 1, or above the median of all."""
-
-    def __init__(self, loss: np.ndarray) -> None:
-        binary = bool(np.all((loss == 0.0) | (loss == 1.0)))
-        self._typical = np.mean if binary else np.median
-        self._loss, self._is_large = loss, loss > (0.0 if binary else np.median(loss))
-        self._slices: list[Worse] = []
-        self._counts: list[int] = []
-
-    def add(self, part: Slice) -> None:
-        """Count those of one slice."""
-        inside, outside = (float(self._typical(self._loss[rows])) for rows in (part.rows, ~part.rows))
-        self._slices.append(Worse(part.name, int(part.rows.sum()), inside, outside))
-        self._counts.append(int(self._is_large[part.rows].sum()))
-
-    def worst(self, most: int) -> list[Worse]:
-        """Return the slices that have more of them than chance explains, the worst first."""
-        rows = np.array([part.rows for part in self._slices], dtype=np.int64)
-        counts = np.array(self._counts, dtype=np.int64)
-        # Of as many rows drawn at random, the probability of at least as many large losses.
-        chance = hypergeom.sf(counts - 1, len(self._loss), self._is_large.sum(), rows)
-        found = [self._slices[k] for k in np.flatnonzero(chance * len(rows) < CHANCE)]
-        return sorted(found, key=lambda part: -part.loss)[:most]
+def _by_category(column: Column, values: pd.Series) -> Iterator[Slice]:
+    categories, seen = values.to_numpy(), values.isin([*column.categories, ""]).to_numpy()
+    for category in values[seen].value_counts().index[:MAX_CATEGORIES]:
+        name = f"{column.name} = {category}" if category else f"{column.name} is missing"
+        yield Slice(name, categories == category)
+    yield Slice(f"{column.name} is an unseen category", ~seen)
 
 
-def _by_words(column: Column, values: pd.Series) -> Iterator[Slice]:
-    words, met = values.to_numpy(), values.isin([*column.categories, ""]).to_numpy()
-    for word in values[met].value_counts().index[:MOST_WORDS]:
-        name = f"{column.name} = {word}" if word else f"{column.name} is missing"
-        yield Slice(name, words == word)
-    yield Slice(f"{column.name} is a word that training has not met", ~met)
-
-
-def _by_numbers(column: Column, X: pd.DataFrame) -> Iterator[Slice]:
+def _by_number(column: Column, X: pd.DataFrame) -> Iterator[Slice]:
     numbers = X[column.name].to_numpy(dtype=np.float64)
     missing = np.isnan(numbers)
     yield Slice(f"{column.name} is missing", missing)
@@ -156,9 +235,8 @@ def _by_numbers(column: Column, X: pd.DataFrame) -> Iterator[Slice]:
             yield Slice(f"{column.name} = {format_value(column, value)}", numbers == value)
         return
     edges = np.unique(np.quantile(numbers[~missing], (0.25, 0.5, 0.75)))
-    low, *inner, high = (format_value(column, edge) for edge in (edges[0], *edges, edges[-1]))
-    yield Slice(f"{column.name} ≤ {low}", numbers <= edges[0])
-    for k, (start, end) in enumerate(pairwise(inner)):
-        rows = (numbers > edges[k]) & (numbers <= edges[k + 1])
-        yield Slice(f"{start} < {column.name} ≤ {end}", rows)
-    yield Slice(f"{column.name} > {high}", numbers > edges[-1])
+    texts = [format_value(column, edge) for edge in edges]
+    yield Slice(f"{column.name} ≤ {texts[0]}", numbers <= edges[0])
+    for (low, high), (start, end) in zip(pairwise(edges), pairwise(texts), strict=True):
+        yield Slice(f"{start} < {column.name} ≤ {end}", (numbers > low) & (numbers <= high))
+    yield Slice(f"{column.name} > {texts[-1]}", numbers > edges[-1])
