@@ -1,4 +1,4 @@
-"""A table of many files and a model of it, and a Ray cluster of two nodes that is gone afterwards."""
+"""A table of many files, a model of it, and a Ray cluster of two nodes."""
 
 import shutil
 import tempfile
@@ -34,7 +34,7 @@ def houses():
 
 @pytest.fixture(scope="session")
 def model(houses, tmp_path_factory):
-    """The folder of a model; rows do not touch each other in trees, so that its predictions are exact."""
+    """The folder of a model. Predictions of trees do not depend on the batch, not even by rounding."""
     folder = tmp_path_factory.mktemp("models") / "price"
     forest = RandomForestRegressor(5, random_state=0)
     fit(houses[:300].drop(columns="id"), "price", model=forest, n_anchors=10).save(folder)
@@ -43,7 +43,7 @@ def model(houses, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def rows(houses, tmp_path_factory):
-    """A folder of Parquet files with several row groups each, and a word that training has not met."""
+    """A folder of Parquet files with several row groups each, and an unseen category."""
     folder = tmp_path_factory.mktemp("rows")
     table = houses.drop(columns="price").assign(town=houses.town.where(houses.id % 1000 != 999, "Rome"))
     for k in range(FILES):
@@ -54,7 +54,7 @@ def rows(houses, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def expected(model, rows, tmp_path_factory):
-    """What the path of a single machine gives for all files, in their order."""
+    """The predictions of a single machine for all files, in their order."""
     folder = tmp_path_factory.mktemp("expected")
     for k in range(FILES):
         predict_file(load(model), rows / f"{k}.parquet", folder / f"{k}.parquet", keep=["id"])
@@ -62,8 +62,8 @@ def expected(model, rows, tmp_path_factory):
 
 
 @pytest.fixture
-def place():
-    """A folder for Ray's files, by which its processes are known; names of sockets must not be long."""
+def ray_folder():
+    """A folder for Ray's files; its name is short because names of sockets must be."""
     with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp", ignore_cleanup_errors=True) as folder:
         yield folder
 

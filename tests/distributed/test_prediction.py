@@ -1,4 +1,4 @@
-"""Bulk prediction, in this process: what is written, what is done again, what is refused."""
+"""Prediction of many parts in this process: files, resuming, and invalid input."""
 
 import gzip
 import json
@@ -13,15 +13,15 @@ import pytest
 from pyarrow import parquet
 from sklearn.ensemble import RandomForestRegressor
 
-from deltauq.distributed import ClusterError, predict_parts, run_here
+from deltauq.distributed import ClusterError, predict_parts, run_locally
 from deltauq.distributed.prediction import MANIFEST
 from deltauq.tables import TableError, fit, load, predict_file
 
 NAMES = [f"part-{k:06d}.parquet" for k in range(9)]
 
 
-def predict(model, source, out, **words):
-    return predict_parts(model, source, out, **{"keep": ["id"], "run": run_here, **words})
+def predict(model, source, out, **options):
+    return predict_parts(model, source, out, **{"keep": ["id"], "run": run_locally, **options})
 
 
 def contents(folder):
@@ -32,25 +32,25 @@ def joined(folder):
     return pd.concat([pd.read_parquet(path) for path in sorted(folder.glob("part-*"))], ignore_index=True)
 
 
-def written(path):
+def identity(path):
     return path.stat().st_ino, path.stat().st_mtime_ns
 
 
-def test_the_same_rows_in_the_same_order_as_on_a_single_machine(model, rows, expected, tmp_path):
-    told = []
-    done = predict(model, f"{rows}/*.parquet", tmp_path / "out", progress=lambda *step: told.append(step))
+def test_same_rows_as_on_a_single_machine(model, rows, expected, tmp_path):
+    steps = []
+    done = predict(model, f"{rows}/*.parquet", tmp_path / "out", progress=lambda *step: steps.append(step))
     assert contents(tmp_path / "out") == sorted([*NAMES, MANIFEST])
     pd.testing.assert_frame_equal(joined(tmp_path / "out"), expected, check_exact=True)
     assert (
         done.rows == len(expected) and done.risk == expected.risk.value_counts().reindex(done.risk).to_dict()
     )
     assert done.notes == ['6 rows have words in "town" that training has not met, such as "Rome".']
-    assert told[-1] == (len(expected), len(expected)) and len(told) == 9
-    # Readers of Parquet folders pass the manifest over.
+    assert steps[-1] == (len(expected), len(expected)) and len(steps) == 9
+    # Readers of Parquet folders ignore the manifest.
     assert parquet.read_table(tmp_path / "out").num_rows == len(expected)
 
 
-def test_the_manifest_says_which_rows_went_where(model, rows, tmp_path):
+def test_manifest(model, rows, tmp_path):
     done = predict(model, rows / "*.parquet", tmp_path / "out")
     manifest = json.loads((tmp_path / "out" / MANIFEST).read_text())
     assert [part["name"] for part in manifest["parts"]] == NAMES
@@ -60,70 +60,70 @@ def test_the_manifest_says_which_rows_went_where(model, rows, tmp_path):
     assert manifest["risk"] == done.risk and manifest["notes"] == done.notes
 
 
-def test_a_second_run_does_only_what_is_missing(model, rows, expected, tmp_path):
+def test_second_run_predicts_missing_parts(model, rows, expected, tmp_path):
     out = tmp_path / "out"
     first = predict(model, rows / "*.parquet", out)
     (out / NAMES[2]).unlink()
     (out / NAMES[5]).write_bytes(b"PAR1 cut off")
-    (out / f".{NAMES[7]}.abc.part").write_bytes(b"left by a worker that died")
-    before = {name: written(out / name) for name in NAMES if (out / name).exists()}
-    asked = []
+    (out / f".{NAMES[7]}.abc.part").write_bytes(b"incomplete file of a worker")
+    before = {name: identity(out / name) for name in NAMES if (out / name).exists()}
+    requested = []
 
     def run(work, tasks):
-        asked.extend(part.name for part in tasks)
-        assert not (out / MANIFEST).exists(), "it would say that all is there"
-        return run_here(work, tasks)
+        requested.extend(part.name for part in tasks)
+        assert not (out / MANIFEST).exists()  # it would mean that all parts are complete
+        return run_locally(work, tasks)
 
     assert predict(model, rows / "*.parquet", out, run=run) == first
-    assert asked == [NAMES[2], NAMES[5]]
+    assert requested == [NAMES[2], NAMES[5]]
     assert contents(out) == sorted([*NAMES, MANIFEST])
     for name in set(NAMES) - {NAMES[2], NAMES[5]}:
-        assert written(out / name) == before[name]
+        assert identity(out / name) == before[name]
     pd.testing.assert_frame_equal(joined(out), expected, check_exact=True)
-    assert predict(model, rows / "*.parquet", out, run=None) == first, "nothing is left to run"
+    assert predict(model, rows / "*.parquet", out, run=None) == first  # no part is missing
 
 
-def test_parts_of_another_prediction_are_not_mixed_in(model, houses, rows, tmp_path):
+def test_files_of_another_prediction_raise(model, houses, rows, tmp_path):
     copy, out = shutil.copytree(rows, tmp_path / "rows"), tmp_path / "out"
     predict(model, copy / "*.parquet", out)
     fit(houses[:200].drop(columns="id"), "price", model="tree").save(tmp_path / "other")
-    for words in ({"coverage": 0.5}, {"keep": ["id", "town"]}, {"model": tmp_path / "other"}):
+    for options in ({"coverage": 0.5}, {"keep": ["id", "town"]}, {"model": tmp_path / "other"}):
         with pytest.raises(TableError, match="by another model, of another table or with other columns"):
-            predict(words.pop("model", model), copy / "*.parquet", out, **words)
+            predict(options.pop("model", model), copy / "*.parquet", out, **options)
     shutil.copy(rows / "0.parquet", copy / "1.parquet")
     with pytest.raises(TableError, match=f"another table.*{NAMES[3]}"):
         predict(model, copy / "*.parquet", out)
-    with pytest.raises(TableError, match=f"something else .{NAMES[3]}."):
+    with pytest.raises(TableError, match=f"other files .{NAMES[3]}."):
         predict(model, copy / "0.parquet", out)
-    with pytest.raises(TableError, match=r"something else \(0.parquet\)"):
+    with pytest.raises(TableError, match=r"other files \(0.parquet\)"):
         predict(model, copy / "*.parquet", copy)
 
 
-def test_a_strict_run_refuses_parts_that_another_run_has_let_pass(model, rows, tmp_path):
-    said = r'0.parquet: . rows have words in "town" that training has not met, such as "Rome"'
+def test_strict_run_checks_finished_parts(model, rows, tmp_path):
+    message = r'0.parquet: . rows have words in "town" that training has not met, such as "Rome"'
     predict(model, rows / "*.parquet", tmp_path / "out")
-    with pytest.raises(TableError, match=said):
+    with pytest.raises(TableError, match=message):
         predict(model, rows / "*.parquet", tmp_path / "out", strict=True, run=None)
     predict(model, rows / "*.parquet", tmp_path / "more", keep=[])
     with pytest.raises(TableError, match=r"0.parquet: Columns that the model was not trained on: id"):
         predict(model, rows / "*.parquet", tmp_path / "more", keep=[], strict=True, run=None)
 
 
-def test_two_runs_of_the_same_prediction_do_not_harm_each_other(model, rows, expected, tmp_path, monkeypatch):
+def test_two_runs_at_the_same_time(model, rows, expected, tmp_path, monkeypatch):
     out, write = tmp_path / "out", parquet.ParquetWriter.write_batch
 
-    def write_while_the_other_ends(writer, batch):
+    def write_while_other_run_ends(writer, batch):
         monkeypatch.setattr(parquet.ParquetWriter, "write_batch", write)
         predict(model, rows / "*.parquet", out)  # from the beginning to the manifest
         write(writer, batch)
 
-    monkeypatch.setattr(parquet.ParquetWriter, "write_batch", write_while_the_other_ends)
+    monkeypatch.setattr(parquet.ParquetWriter, "write_batch", write_while_other_run_ends)
     assert predict(model, rows / "*.parquet", out).rows == len(expected)
     assert contents(out) == sorted([*NAMES, MANIFEST])
     pd.testing.assert_frame_equal(joined(out), expected, check_exact=True)
 
 
-def test_a_worker_without_the_package_of_a_model_is_told_of(houses, rows, tmp_path, monkeypatch):
+def test_worker_without_trusted_package(houses, rows, tmp_path, monkeypatch):
     (tmp_path / "owncode.py").write_text(
         "from sklearn.tree import DecisionTreeRegressor\nclass Own(DecisionTreeRegressor):\n    pass\n"
     )
@@ -135,13 +135,13 @@ def test_a_worker_without_the_package_of_a_model_is_told_of(houses, rows, tmp_pa
     def run(work, tasks):
         monkeypatch.setattr(sys, "path", [folder for folder in sys.path if folder != str(tmp_path)])
         monkeypatch.delitem(sys.modules, "owncode")
-        return run_here(work, tasks)
+        return run_locally(work, tasks)
 
-    with pytest.raises(ClusterError, match=r"cannot load the model \(.*owncode.*every machine needs deltauq"):
+    with pytest.raises(ClusterError, match=r"cannot load the model \(.*owncode.*every machine needs"):
         predict(tmp_path / "model", rows / "*.parquet", tmp_path / "out", trust=["owncode.Own"], run=run)
 
 
-def test_a_part_that_fails_names_its_file_and_row_and_keeps_the_rest(model, rows, tmp_path):
+def test_failing_part_names_file_and_row(model, rows, tmp_path):
     copy, out = shutil.copytree(rows, tmp_path / "rows"), tmp_path / "out"
     table = parquet.read_table(copy / "1.parquet").to_pandas().fillna(0).astype({"area": str})
     table.loc[1000, "area"] = "wide"
@@ -151,7 +151,7 @@ def test_a_part_that_fails_names_its_file_and_row_and_keeps_the_rest(model, rows
     assert contents(out) == NAMES[:4]
 
 
-def test_files_of_every_kind_are_parts(model, rows, houses, expected, tmp_path):
+def test_file_formats(model, rows, houses, expected, tmp_path):
     table = houses.drop(columns="price")
     table[:50].to_csv(tmp_path / "a.csv", index=False)
     (tmp_path / "b.csv.gz").write_bytes(gzip.compress(table[50:80].to_csv(index=False, sep=";").encode()))
@@ -162,7 +162,7 @@ def test_files_of_every_kind_are_parts(model, rows, houses, expected, tmp_path):
     pd.testing.assert_frame_equal(joined(tmp_path / "out"), load(model).predict(table[:99]))
 
 
-def test_patterns_pass_over_hidden_names_and_files_without_rows(model, rows, houses, tmp_path):
+def test_ignored_names_and_files_without_rows(model, rows, houses, tmp_path):
     table = houses[:60].drop(columns="price").to_csv(index=False)
     header = table.splitlines()[0] + "\n"
     (tmp_path / "_rows").mkdir()
@@ -179,7 +179,7 @@ def test_patterns_pass_over_hidden_names_and_files_without_rows(model, rows, hou
         predict(model, tmp_path / "_rows" / "a*.csv", tmp_path / "none")
 
 
-def test_what_is_kept_has_one_type(model, rows, tmp_path):
+def test_kept_columns_have_one_type(model, rows, tmp_path):
     copy = shutil.copytree(rows, tmp_path / "rows")
     table = parquet.read_table(copy / "1.parquet")
 
@@ -198,7 +198,7 @@ def test_what_is_kept_has_one_type(model, rows, tmp_path):
     assert parquet.read_table(tmp_path / "out")["id"].type == pa.int64()
 
 
-def test_models_that_round_give_the_same_to_rounding(houses, rows, tmp_path):
+def test_linear_and_knn_models_equal_to_rounding(houses, rows, tmp_path):
     for name in ("linear", "knn"):
         fit(houses[:300].drop(columns="id"), "price", model=name).save(tmp_path / name)
         predict(tmp_path / name, rows / "0.parquet", tmp_path / f"{name}-parts")
@@ -209,7 +209,7 @@ def test_models_that_round_give_the_same_to_rounding(houses, rows, tmp_path):
 
 @pytest.fixture
 def memory():
-    """A file system that is not this machine's."""
+    """A file system that is not local."""
     system = fsspec.filesystem("memory")
     system.store.clear()
     system.pseudo_dirs[:] = [""]
@@ -223,20 +223,20 @@ def test_files_by_url(model, rows, expected, memory, tmp_path):
     pd.testing.assert_frame_equal(joined(tmp_path / "local"), expected, check_exact=True)
     predict(model, "memory://rows/*.parquet", "memory://out")
     memory.rm("/out/part-000004.parquet")
-    asked = []
+    requested = []
 
     def run(work, tasks):
-        asked.extend(part.name for part in tasks)
-        return run_here(work, tasks)
+        requested.extend(part.name for part in tasks)
+        return run_locally(work, tasks)
 
     done = predict(model, "memory://rows/*.parquet", "memory://out", run=run)
-    assert asked == ["part-000004.parquet"] and done.rows == len(expected)
+    assert requested == ["part-000004.parquet"] and done.rows == len(expected)
     memory.get("/out", str(tmp_path / "fetched"), recursive=True)
     assert contents(tmp_path / "fetched") == sorted([*NAMES, MANIFEST])
     pd.testing.assert_frame_equal(joined(tmp_path / "fetched"), expected, check_exact=True)
 
 
-def test_a_csv_file_by_url(model, houses, memory, tmp_path):
+def test_csv_file_by_url(model, houses, memory, tmp_path):
     table = houses[:60].drop(columns="price")
     memory.pipe("/rows/a.csv", table.to_csv(index=False).encode())
     memory.pipe("/rows/b.csv", table.assign(rooms="many").to_csv(index=False).encode())
@@ -248,22 +248,22 @@ def test_a_csv_file_by_url(model, houses, memory, tmp_path):
         predict(model, "memory://rows/b.csv", tmp_path / "other")
 
 
-def test_bad_input_is_refused_before_anything_is_run(model, rows, tmp_path):
+def test_invalid_input_raises_before_any_part_is_run(model, rows, tmp_path):
     def never(work, tasks):
         raise AssertionError
 
     pattern, out = rows / "*.parquet", tmp_path / "out"
-    for source, words, said in (
+    for source, options, message in (
         (rows / "*.csv", {}, "does not exist"),
         (rows, {}, r"is a folder: name its files, such as .*/\*\.parquet"),
         ("nowhere://rows/*.parquet", {}, "cannot read nowhere"),
-        ("", {}, "an empty name is no file"),
+        ("", {}, "is empty"),
         (pattern, {"keep": ["idd"]}, '0.parquet: there is no column "idd" to keep: did you mean "id"'),
         (pattern, {"coverage": 1.5}, "between 0 and 1"),
         (pattern, {"strict": True, "keep": []}, "not trained on: id"),
     ):
-        with pytest.raises(TableError, match=said):
-            predict(model, source, out, run=never, **words)
+        with pytest.raises(TableError, match=message):
+            predict(model, source, out, run=never, **options)
     assert not out.exists()
     out.write_text("a file")
     with pytest.raises(TableError, match="is a file"):
@@ -277,19 +277,19 @@ def test_bad_input_is_refused_before_anything_is_run(model, rows, tmp_path):
         predict(model, tmp_path / "empty.parquet", tmp_path / "new", run=never)
 
 
-def test_a_name_with_brackets_is_a_name(model, rows, tmp_path):
+def test_file_name_with_brackets(model, rows, tmp_path):
     shutil.copy(rows / "0.parquet", tmp_path / "rows[1].parquet")
     assert predict(model, tmp_path / "rows[1].parquet", tmp_path / "out").rows == 2100
 
 
-def test_a_model_of_several_threads_has_one_in_each_part(houses, rows, tmp_path):
+def test_parts_use_one_thread(houses, rows, tmp_path):
     forest = RandomForestRegressor(5, random_state=0)
     fitted = fit(houses[:300].drop(columns="id"), "price", model=forest, n_anchors=10, n_jobs=2)
     fitted.save(tmp_path / "model")
     seen = []
 
     def run(work, tasks):
-        yield from run_here(work, tasks)
+        yield from run_locally(work, tasks)
         seen.append((work.model.fitted.model.n_jobs, work.model.fitted.model.estimator_.n_jobs))
 
     predict(tmp_path / "model", rows / "0.parquet", tmp_path / "out", run=run)

@@ -106,7 +106,7 @@ def _predict_on_ray(
     model: Path, file: str, out: str, trust: list[str], address: str | None, params: dict[str, Any]
 ) -> "PredictionSummary":
     from deltauq.distributed import ClusterError, predict_parts
-    from deltauq.distributed.running import LOCAL, require_ray, run_on_ray
+    from deltauq.distributed.runners import LOCAL, require_ray, run_on_ray
 
     require_ray()
     run = partial(run_on_ray, address=address or LOCAL)

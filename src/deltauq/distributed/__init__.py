@@ -1,4 +1,4 @@
-"""Past one machine: Ray does the work, and nothing distributed is written here."""
+"""Prediction of large tables on several machines, by Ray."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from deltauq.utils.lazy import attach
 
 if TYPE_CHECKING:
     from deltauq.distributed.prediction import predict_parts
-    from deltauq.distributed.running import ClusterError, run_here, run_on_ray
+    from deltauq.distributed.runners import ClusterError, run_locally, run_on_ray
 
-__all__ = ["ClusterError", "predict_parts", "run_here", "run_on_ray"]
+__all__ = ["ClusterError", "predict_parts", "run_locally", "run_on_ray"]
 
-# Imported on first use: running cells needs no tables.
+# Imported on first use: running tasks needs no tables.
 __getattr__, __dir__ = attach(
     __name__,
     {
-        "ClusterError": "deltauq.distributed.running",
+        "ClusterError": "deltauq.distributed.runners",
         "predict_parts": "deltauq.distributed.prediction",
-        "run_here": "deltauq.distributed.running",
-        "run_on_ray": "deltauq.distributed.running",
+        "run_locally": "deltauq.distributed.runners",
+        "run_on_ray": "deltauq.distributed.runners",
     },
 )

@@ -1,10 +1,10 @@
-"""Files and folders on this machine or anywhere fsspec reaches."""
+"""Files and folders on this machine or on any file system of fsspec."""
 
 from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 from uuid import uuid4
@@ -16,32 +16,32 @@ from deltauq.utils.install import install_command
 Written = TypeVar("Written")
 
 
-def reach(url: str) -> tuple[Any, str]:
-    """Return the file system of a path or URL, and the path there, which is absolute."""
+def resolve(url: str) -> tuple[Any, str]:
+    """Return the file system of a path or URL, and the absolute path in it."""
     try:
         from fsspec.core import url_to_fs
     except ImportError as error:
         raise ImportError(f"files by URL need fsspec: {install_command('ray')}.") from error
     if not url:
-        raise TableError("an empty name is no file and no folder.")
+        raise TableError("the name of a file or folder is empty.")
     with as_table_error(url):
         return url_to_fs(url)
 
 
 def is_local(system: Any) -> bool:
-    """Tell whether a file system is that of this machine."""
+    """Return whether a file system is that of this machine."""
     return "file" in ((system.protocol,) if isinstance(system.protocol, str) else system.protocol)
 
 
-def full_name(system: Any, path: str) -> str:
-    """Return a path by which workers reach it, too."""
+def absolute_url(system: Any, path: str) -> str:
+    """Return a path that is valid in other processes: a URL unless it is local."""
     return path if is_local(system) else system.unstrip_protocol(path)
 
 
 @contextmanager
-def opened(url: str) -> Iterator[Any]:
-    """Give what a Parquet reader takes: the path of a local file, and any other one opened."""
-    system, path = reach(url)
+def open_binary(url: str) -> Iterator[Any]:
+    """Yield what a Parquet reader accepts: the path of a local file, or another file opened for reading."""
+    system, path = resolve(url)
     if is_local(system):
         yield path
         return
@@ -53,8 +53,8 @@ def opened(url: str) -> Iterator[Any]:
 
 @contextmanager
 def local_copy(url: str) -> Iterator[Path]:
-    """Give the path of a local file, and of a copy of any other one."""
-    system, path = reach(url)
+    """Yield the path of a local file, or of a temporary copy of another one."""
+    system, path = resolve(url)
     if is_local(system):
         yield Path(path)
         return
@@ -66,7 +66,7 @@ def local_copy(url: str) -> Iterator[Path]:
 
 
 class OutputFolder:
-    """A folder that files are put into whole, under a temporary name first.
+    """A folder in which files appear only when they are complete.
 
     Parameters
     ----------
@@ -75,29 +75,34 @@ class OutputFolder:
     """
 
     def __init__(self, url: str) -> None:
-        self.system, path = reach(url)
+        self.system, path = resolve(url)
         self.path = path.rstrip("/")
-        self.url = full_name(self.system, self.path)
+        self.url = absolute_url(self.system, self.path)
 
-    def make(self) -> None:
-        """Make the folder, unless it is there."""
+    def create(self) -> None:
+        """Create the folder unless it exists."""
         if self.system.exists(self.path) and not self.system.isdir(self.path):
             raise TableError(f"{self.url} is a file: predictions of many parts need a folder.")
         self.system.makedirs(self.path, exist_ok=True)
 
     def names(self) -> set[str]:
-        """Return the names of what is in it."""
+        """Return the names of its files."""
         self.system.invalidate_cache()
-        return {Path(found).name for found in self.system.ls(self.path, detail=False)}
+        return {Path(name).name for name in self.system.ls(self.path, detail=False)}
 
     def put(self, name: str, write: Callable[[Path], Written]) -> Written:
-        """Put a file into the folder.
+        """Write a file.
 
         Parameters
         ----------
         name : str
         write : callable
-            Writes the file to the path it is given, where nothing is to be seen before it is complete.
+            Writes the file to the path it is given, atomically.
+
+        Returns
+        -------
+        written
+            The result of `write`.
         """
         if is_local(self.system):
             return write(Path(self.path) / name)
@@ -108,13 +113,11 @@ class OutputFolder:
             self.system.mv(part, f"{self.path}/{name}")
         return written
 
-    def open(self, name: str) -> Any:
-        """Open a file of the folder for reading, within ``with``."""
-        return opened(f"{self.url}/{name}")
+    def open(self, name: str) -> AbstractContextManager[Any]:
+        """Return a context manager that opens a file; see `open_binary`."""
+        return open_binary(f"{self.url}/{name}")
 
     def remove(self, name: str) -> None:
-        """Remove a file, if it is still there."""
-        try:
+        """Remove a file if it exists."""
+        with suppress(FileNotFoundError):
             self.system.rm_file(f"{self.path}/{name}")
-        except FileNotFoundError:
-            return
