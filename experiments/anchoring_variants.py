@@ -101,7 +101,6 @@ def by_anchors(training: Run, sets: Mapping[str, str], classes: np.ndarray) -> d
 
     Parameters
     ----------
-    training : Run
     sets : mapping of str to str
         Names of corrupted sets by corruption. The anchors' own corruption is left out.
     classes : int array of shape (n,)

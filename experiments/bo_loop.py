@@ -44,8 +44,6 @@ def optimise(runs: Sequence[Run], make: MakeSurrogate, n_steps: int) -> np.ndarr
     ----------
     runs : sequence of r (Maximisation, int)
         Functions of one dimension, each with a seed.
-    make : callable
-    n_steps : int
 
     Returns
     -------
@@ -88,7 +86,6 @@ def propose(model: Model, x: Tensor, y: Tensor, rng: np.random.Generator) -> np.
     model : Model
         Fitted to x and y, in whatever precision.
     x, y : float64 tensors of shapes (n, d) and (n, 1)
-    rng : Generator
     """
     import torch
     from botorch.acquisition.analytic import LogExpectedImprovement
@@ -147,7 +144,6 @@ def measured(values: np.ndarray, problem: Maximisation) -> Outcome:
     Parameters
     ----------
     values : array of shape (N_INITIAL + n_steps,)
-    problem : Maximisation
 
     Returns
     -------

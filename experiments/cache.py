@@ -30,13 +30,8 @@ def shared_file(
         For people who look into the cache.
     configuration : mapping of plain values
         Everything that the content depends on; another configuration gives another file.
-    suffix : str
     write : callable
         Told where to write.
-
-    Returns
-    -------
-    path : Path
     """
     path = artifact_path(name, configuration, suffix)
     path.parent.mkdir(parents=True, exist_ok=True)

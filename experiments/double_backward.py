@@ -208,7 +208,6 @@ class DoubleBackwardBatchNorm2d(nn.BatchNorm2d):
 
     Parameters
     ----------
-    layer : BatchNorm2d
     compiled : bool
         Compile the second derivatives: a GPU then needs two passes over the data.
     """

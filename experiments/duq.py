@@ -29,7 +29,6 @@ class KernelNetwork(nn.Module):
     ----------
     extractor : Module
         Gives features of shape (n, n_features).
-    n_features, n_classes, centroid_size : int
     length_scale : float
         Of the kernels; squared distances are averaged over the axes of the embedding.
     batch_size : int
@@ -133,7 +132,6 @@ class DUQ(NetworkBaseline):
     ----------
     make_network : callable
         Returns a new network whose outputs are features of shape (n, n_features), not logits.
-    length_scale : float, default=0.1
     momentum : float, default=0.999
         Of the centroids.
     penalty : float, default=0.5

@@ -88,14 +88,7 @@ def view_plane(toy: ThreeClasses, seed: int, n_train_anchors: int | str, grid: n
 
     Parameters
     ----------
-    toy : ThreeClasses
-    seed : int
-    n_train_anchors : int or "auto"
     grid : array of shape (n,)
-
-    Returns
-    -------
-    plane : PlaneMap
     """
     model = AnchoredClassifier(
         SVC(gamma=1.0), n_anchors=N_ANCHORS, n_train_anchors=n_train_anchors, random_state=seed

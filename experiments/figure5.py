@@ -173,7 +173,6 @@ def judge_sets(
         One of each member.
     judges : mapping of str to Judge
         By method.
-    sets : iterable of Pictures
 
     Returns
     -------

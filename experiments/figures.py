@@ -33,16 +33,10 @@ def dot_figure(
     ----------
     lines : sequence of ResultLine
         Cells may differ by the two words below and the seed.
-    metric : str
     rows, series : str
         Words of the cells: one names the rows of the figure, the other its colours.
-    title, caption, x_title : str
     reference : float, optional
         Where to draw a vertical line.
-
-    Returns
-    -------
-    figure : Figure
     """
     summaries = summarise(lines)
     found = {
@@ -70,8 +64,6 @@ def relative_to(
 
     Parameters
     ----------
-    lines : sequence of ResultLine
-    metric : str
     word, reference : str
         The cell divided by is the one that has this value of this word and is otherwise the same.
     without : sequence of str
@@ -272,13 +264,8 @@ def by_score(lines: Sequence[ResultLine], scores: Mapping[str, str]) -> list[Res
 
     Parameters
     ----------
-    lines : sequence of ResultLine
     scores : mapping of str to str
         Metric to the value of the word "score" in the new cells.
-
-    Returns
-    -------
-    lines : list of ResultLine
     """
     return [
         replace(line, cell={**line.cell, "score": score}, metrics={"value": line.metrics[metric]})

@@ -102,11 +102,9 @@ def predict(
 
     Parameters
     ----------
-    setting : Setting
     X : array of shape (n, d)
     y : array of shape (n,)
     X_new : array of shape (m, d)
-    seed : int
 
     Returns
     -------

@@ -38,7 +38,6 @@ def logits(run: Run, images: str, anchors: Anchors = TRAINING_IMAGES) -> np.ndar
 
     Parameters
     ----------
-    run : Run
     images : str
         See `pictures`.
     anchors : Anchors
@@ -219,14 +218,8 @@ def seconds_per_image(run: Run, images: str, n_anchors: int) -> float:
 
     Parameters
     ----------
-    run : Run
-    images : str
     n_anchors : int
         For an anchored network; one gives a mean alone.
-
-    Returns
-    -------
-    seconds : float
     """
     import torch
 

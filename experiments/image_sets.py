@@ -45,11 +45,6 @@ def pictures(name: str, profile: str) -> Pictures:
     name : str
         "train", "validation" (the training images held out), "test" or "svhn"; with a corruption and its
         severity behind slashes for corrupted ones, such as "test/impulse_noise/5".
-    profile : {"quick", "paper"}
-
-    Returns
-    -------
-    pictures : Pictures
     """
     return _pictures(name, SIZES[profile], HELD_OUT[profile])
 

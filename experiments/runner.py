@@ -114,19 +114,12 @@ def run_experiment(
 
     Parameters
     ----------
-    experiment : Experiment
-    store : ResultStore
-    profile : {"quick", "paper"}
     n_jobs : int
         Processes.
     only : mapping of str to str, optional
         Run only cells with these values, given as text.
     run_tasks : callable, optional
         Runs the cells instead of local processes, such as `deltauq.distributed.run_on_ray`.
-
-    Yields
-    ------
-    line : ResultLine
     """
     provenance = _provenance()
     selected = select_cells(experiment.cells(profile), only)

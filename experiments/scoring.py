@@ -106,10 +106,6 @@ def separation(inside: Judgement, outside: Judgement, labels: np.ndarray) -> dic
     inside, outside : Judgement
         Of n test images and m strange ones.
     labels : int array of shape (n,)
-
-    Returns
-    -------
-    metrics : dict of str to float
     """
     return {
         "auroc": auroc(inside.score, outside.score),

@@ -104,12 +104,6 @@ def run(cell: Cell, profile: str) -> Outcome:
 def searched(method: str, seed: int, size: Size) -> dict[str, np.ndarray]:
     """Search with a method's forward model for all targets, unless another cell has.
 
-    Parameters
-    ----------
-    method : str
-    seed : int
-    size : Size
-
     Returns
     -------
     found : dict of arrays

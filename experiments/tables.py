@@ -109,15 +109,6 @@ def make_grid(spec: TableSpec, summaries: Sequence[Summary]) -> Grid:
 
     A cell that several configurations fall into shows the mean of their means, without a standard deviation:
     they differ by more than the seed. Rows and columns without any figure are left out.
-
-    Parameters
-    ----------
-    spec : TableSpec
-    summaries : sequence of Summary
-
-    Returns
-    -------
-    grid : Grid
     """
     values = _values(spec, summaries)
     labels = {**DISPLAY_NAMES, **spec.labels}
@@ -214,13 +205,8 @@ def to_rich(grid: Grid, width: int) -> list[RichTable]:
 
     Parameters
     ----------
-    grid : Grid
     width : int
         Characters in a line of the terminal.
-
-    Returns
-    -------
-    pieces : list of rich Table
     """
     from rich.console import Console
     from rich.measure import Measurement

@@ -42,11 +42,8 @@ class AnchoredPerceptron:
 
     Parameters
     ----------
-    make : callable
-    init : {"random", "pretrained"}
     per_step : int
         Anchors that a row meets in a step.
-    consistency : float
     decay : float
         Weight decay, apart from the gradient (AdamW).
     loss : {"squared", "log"}
@@ -93,13 +90,7 @@ class AnchoredPerceptron:
 
 
 class WithLoss:
-    """A rival whose networks are trained by another loss than the squared error.
-
-    Parameters
-    ----------
-    model : NetworkBaseline
-    loss : {"squared", "log"}
-    """
+    """A rival whose networks are trained by another loss than the squared error."""
 
     def __init__(self, model: Any, loss: str) -> None:
         self.model, self.loss = model, loss
@@ -213,9 +204,6 @@ def measure(
     ----------
     cell : dict
         Names network and seed.
-    profile : {"quick", "paper"}
-    table : SplitTable
-    train, test : int arrays
     make_model : callable
         ``make_model(make_network)`` gives an unfitted model.
     calibration : {"none", "noise", "scale"}

@@ -38,10 +38,6 @@ def three_classes(layout: str = "separable", *, random_state: int = 0) -> ThreeC
         (class 0) with two clouds of 30 points (classes 1 and 2) inside it.
     random_state : int, default=0
         Random seed.
-
-    Returns
-    -------
-    classes : ThreeClasses
     """
     rng = np.random.default_rng(random_state)
     if layout == "separable":

@@ -24,11 +24,6 @@ def box_plot(
         Labels of the x axis, each with one box of every series.
     series : mapping of name to array of shape (m, g)
         m values in each group; at most eight series. NaN is ignored, and a group of NaN only has no box.
-    x_title, y_title : str
-
-    Returns
-    -------
-    figure : plotly Figure
     """
     figure = empty_figure(x_title=x_title, y_title=y_title)
     for (name, values), (colour, _) in zip(series.items(), series_styles(len(series)), strict=True):

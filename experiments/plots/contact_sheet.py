@@ -24,11 +24,6 @@ def contact_sheet(images: np.ndarray, row_names: Sequence[str], column_names: Se
     Parameters
     ----------
     images : uint8 array of shape (rows, columns, height, width, 3)
-    row_names, column_names : sequences of str
-
-    Returns
-    -------
-    figure : plotly Figure
     """
     from PIL import Image
 

@@ -33,11 +33,6 @@ def class_map(
     predicted : int array of shape (ny, nx)
         0, 1 or 2.
     points : arrays of shape (n, 2) and (n,)
-    names : three names
-
-    Returns
-    -------
-    figure : plotly Figure
     """
     figure = _empty_plane(grid)
     figure.add_heatmap(
@@ -78,10 +73,6 @@ def uncertainty_map(
         Drawn as crosses.
     largest : float, optional
         The value of the brightest colour; maps to be compared need the same one.
-
-    Returns
-    -------
-    figure : plotly Figure
     """
     figure = _empty_plane(grid)
     figure.add_heatmap(
@@ -133,10 +124,6 @@ def probability_map(
         Probability of the predicted class, at least 1/3.
     points : array of shape (n, 2)
     anchor : array of shape (2,)
-
-    Returns
-    -------
-    figure : plotly Figure
     """
     figure = _empty_plane(grid)
     # One heat map for three classes: each has one unit of the scale, from the page's colour to its own.

@@ -56,7 +56,6 @@ def elastic_transform(
     Parameters
     ----------
     x : array of shape (n, 32, 32, 3)
-    streams : sequence of n generators
     strength, sigma : float
         Of the field: its factor and its smoothness, as shares of the image's side.
     affine : float

@@ -46,8 +46,6 @@ def corrupt(images: np.ndarray, name: str, severity: int, seed: int = 0) -> np.n
         Red, green, blue.
     name : str
         One of `CORRUPTIONS`.
-    severity : {1, 2, 3, 4, 5}
-    seed : int, default=0
 
     Returns
     -------
@@ -80,7 +78,6 @@ def load_corrupted(name: str, severity: int, n: int | None = None, seed: int = 0
     ----------
     name : str
         One of `CORRUPTIONS`.
-    severity : {1, 2, 3, 4, 5}
     n : int, optional
         How many images, from the first; all 10,000 by default.
     seed : int, default=0

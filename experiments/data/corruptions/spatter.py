@@ -41,10 +41,8 @@ def spatter(
     Parameters
     ----------
     x : array of shape (n, 32, 32, 3)
-    streams : sequence of n generators
     mean, scale, sigma : float
         Of the noise: mean, standard deviation before smoothing, width of the smoothing in pixels.
-    threshold : float
     amount : float
         How bright the water is, or how soft the edges of the mud are, in pixels.
     mud : {0, 1}

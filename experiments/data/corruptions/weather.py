@@ -55,12 +55,10 @@ def snow(
     Parameters
     ----------
     x : array of shape (n, 32, 32, 3)
-    streams : sequence of n generators
     mean, scale : float
         Of the noise.
     zoom : float
         Size of the flakes.
-    threshold : float
     radius, sigma : int, float
         Of the streaks.
     weight : float
@@ -82,7 +80,6 @@ def plasma(streams: Streams, decay: float) -> np.ndarray:
 
     Parameters
     ----------
-    streams : sequence of n generators
     decay : float
         Factor by which the random part's scale shrinks from one level to the next, finer one.
 
