@@ -149,7 +149,7 @@ def make_network(kind: Kind) -> nn.Module:
         encoding=kind.encoding,
         at=kind.at,
         mask=kind.mask,
-        mask_by="row" if kind.mask_rows else "batch",
+        mask_rows=kind.mask_rows,
         train_anchors="reverse",  # as in the paper
     )
 

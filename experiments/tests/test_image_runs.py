@@ -180,7 +180,7 @@ def test_hidden_anchors_and_uniform_targets_row_by_row():
 
 def test_a_kind_says_what_is_masked():
     by = {rows: image_networks.make_network(replace(ANCHORED, mask_rows=rows)) for rows in (False, True)}
-    assert {rows: net.mask_by for rows, net in by.items()} == {False: "batch", True: "row"}
+    assert {rows: net.mask_rows for rows, net in by.items()} == {False: False, True: True}
 
 
 def test_images_held_out_are_not_trained_on():

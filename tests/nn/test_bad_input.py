@@ -102,7 +102,7 @@ def test_outputs_that_are_no_tensor_or_have_other_rows():
 
 @pytest.mark.parametrize(
     ("word", "value"),
-    [("mask", 1.0), ("mask", None), ("mask", "a"), ("mask_by", "pixel")],
+    [("mask", 1.0), ("mask", None), ("mask", "a")],
 )
 def test_what_is_said_of_masks_later_is_checked_as_well(word, value, net):
     before = getattr(net, word)
@@ -111,9 +111,9 @@ def test_what_is_said_of_masks_later_is_checked_as_well(word, value, net):
     assert getattr(net, word) == before
 
 
-@pytest.mark.parametrize("mask_by", ["batch", "row"])
-def test_without_a_mask_nothing_is_said_to_be_masked(mask_by):
-    net = Anchored(nn.Linear(5, 2), mask=0.9, mask_by=mask_by)
+@pytest.mark.parametrize("mask_rows", [False, True])
+def test_without_a_mask_nothing_is_said_to_be_masked(mask_rows):
+    net = Anchored(nn.Linear(5, 2), mask=0.9, mask_rows=mask_rows)
     while not net.masked.any():
         net(torch.randn(8, 5))
     net.mask = 0.0
@@ -134,7 +134,6 @@ def test_the_network_inside_is_not_called_alone(net):
         ({"init": "zeros"}, r"init must be one of \['pretrained', 'random'\], got 'zeros'."),
         ({"mask": 1.0}, "mask must be a probability below 1, got 1.0."),
         ({"mask": -0.1}, "mask must be a probability below 1"),
-        ({"mask_by": "pixel"}, r"mask_by must be one of \['batch', 'row'\], got 'pixel'."),
         ({"at": "0", "stem": "0"}, "at and stem name two layers"),
         (
             {"at": "fc"},
@@ -207,8 +206,8 @@ def test_bad_loss_options(net):
     ]:
         with pytest.raises(ValueError, match=message):
             anchored_loss(net, nn.functional.mse_loss, x, y, **options)
-    by_row = Anchored(nn.Linear(5, 2), mask=0.5, mask_by="row")
-    with pytest.raises(ValueError, match="masked_target='uniform' needs a network with mask_by='batch'"):
+    by_row = Anchored(nn.Linear(5, 2), mask=0.5, mask_rows=True)
+    with pytest.raises(ValueError, match="masked_target='uniform' needs a network with mask_rows=False"):
         anchored_loss(by_row, nn.functional.mse_loss, x, y, masked_target="uniform")
     for masked in (torch.zeros(4, 1, dtype=torch.bool), torch.tensor(1), True):
         with pytest.raises(ValueError, match=r"masked must be a bool tensor of shape \(\) or \(4,\), got"):

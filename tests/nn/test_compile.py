@@ -36,7 +36,7 @@ def train(step_net, net, x, y, steps=4):
     return losses
 
 
-OPTIONS = [{}, {"mask": 0.5}, {"mask": 0.5, "mask_by": "row"}, {"at": "conv"}, {"encoding": "two-anchor"}]
+OPTIONS = [{}, {"mask": 0.5}, {"mask": 0.5, "mask_rows": True}, {"at": "conv"}, {"encoding": "two-anchor"}]
 CASES = [(backend, options) for backend in ("eager", "aot_eager") for options in OPTIONS]
 
 

@@ -22,7 +22,7 @@ def anchored(make, shape, **options):
 
 
 CASES = {
-    "perceptron": (lambda: MLP(5, 2, (8, 8), n_frequencies=4), (5,), {"mask": 0.1, "mask_by": "row"}),
+    "perceptron": (lambda: MLP(5, 2, (8, 8), n_frequencies=4), (5,), {"mask": 0.1, "mask_rows": True}),
     "averaged over masked anchors": (lambda: MLP(5, 2, (8,)), (5,), {"mask": 0.1, "average_masked": True}),
     "two anchors": (lambda: MLP(5, 2, (8,), dropout=0.1), (5,), {"encoding": "two-anchor"}),
     "residual": (ResNet20, (3, 8, 8), {"train_anchors": "reverse"}),
@@ -37,7 +37,7 @@ def test_our_networks_are_rebuilt_from_the_file_alone(case, tmp_path):
     save(net, path)
     again = load(path)
     assert not again.training
-    assert (again.mask_by, again.average_masked) == (net.mask_by, net.average_masked)
+    assert (again.mask_rows, again.average_masked) == (net.mask_rows, net.average_masked)
     assert (again.n_anchors, again.mask, again.encoding, again.at, again.train_anchors) == (
         net.n_anchors, net.mask, net.encoding, net.at, net.train_anchors
     )  # fmt: skip

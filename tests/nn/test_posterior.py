@@ -52,7 +52,7 @@ class FixedRows(nn.Module):
         return self.last(self.first(x).relu().view(n, -1, 12).mean(1))
 
 
-BOTH = {"mask": 0.5, "mask_by": "row", "average_masked": True}
+BOTH = {"mask": 0.5, "mask_rows": True, "average_masked": True}
 
 NETWORKS = {
     "perceptron": (lambda: MLP(5, 2, (16, 16), activation="relu", n_frequencies=0), (5,), {}),

@@ -155,7 +155,7 @@ def test_masking_takes_whole_batches_at_its_rate(mlp):
 
 
 def test_masking_takes_single_rows_at_its_rate(mlp):
-    net, x = Anchored(mlp, mask=0.25, mask_by="row"), torch.randn(16, 5)
+    net, x = Anchored(mlp, mask=0.25, mask_rows=True), torch.randn(16, 5)
     hidden = []
     for _ in range(100):
         zeros = tuples_seen(net, x)[:, :5] == 0

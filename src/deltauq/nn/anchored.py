@@ -32,7 +32,7 @@ from deltauq.nn.pairing import PAIRINGS, get_train_anchors, reversal
 from deltauq.nn.store import AnchorStore
 from deltauq.nn.wrapping import INITS, anchor_entry, anchor_stem, check_calls, join_names, recorded_calls
 
-MASK_BY = ("batch", "row")
+KEYWORDS = ("anchors", "masked", "link", "keep_samples", "memory_budget", "autocast")
 CHECKED_ROWS = 8
 """Inputs that show whether further ones change what enters the anchored layer."""
 
@@ -40,14 +40,13 @@ CHECKED_ROWS = 8
 class Anchored(AnchorStore):
     """A network whose input X is replaced by [R, X - R], R being an anchor.
 
-    The spread of its outputs over anchors is an estimate of its uncertainty. It replaces the network in any
-    training loop. In ``train()`` every input is paired with one anchor, another input of its batch, and the
-    last inputs are stored. In ``eval()`` every input is paired with the same K stored anchors, and the output
-    is the mean over them; `posterior` returns mean and variance.
+    The spread of its outputs over anchors estimates its uncertainty. It replaces the network in any training
+    loop. In ``train()`` every input is paired with another input of its batch, and the last inputs are
+    stored. In ``eval()`` every input is paired with the same K stored anchors, and the output is the mean
+    over them; `posterior` returns mean and variance.
 
     The tensor that enters one layer is anchored: the layer that takes the input, which is widened, or the one
-    called `at`, which gets a projection in front of it. Whatever the network does before that layer
-    (flattening, scaling, Fourier features, a frozen backbone) is done to inputs and anchors alike.
+    called `at`. Whatever the network does before that layer is done to inputs and anchors alike.
 
     Parameters
     ----------
@@ -59,26 +58,25 @@ class Anchored(AnchorStore):
     encoding : {"difference", "identity", "two-anchor"} or Encoding
         How an input and its anchors form a tuple.
     at : str, optional
-        Name of a layer, as in ``module.named_modules()``: the tensor that enters it is anchored, through a
-        projection in front of it that begins as the identity in X. Inference then takes K passes only of what
-        follows. For embeddings, heads of a backbone, and layers other than Linear and Conv.
+        Name of a layer, as in ``module.named_modules()``. The tensor that enters it is anchored, through a
+        projection that begins as the identity in X; only what follows is evaluated K times. For embeddings,
+        heads of a backbone, and layers other than Linear and Conv.
     stem : str, optional
-        Name of the Linear or Conv layer that takes the input and is widened, where it is not the first one
-        registered in ``__init__``. At most one of `at` and `stem` may be given.
+        Name of the Linear or Conv layer that takes the input and is widened; by default the first one that
+        is registered. At most one of `at` and `stem` may be given.
     init : {"random", "pretrained"}
-        Weights of the widened layer: new ones, or those it had, in every block, so that the network
-        computes what it computed before.
+        Weights of the widened layer: new ones, or those it had, so that the network computes the same as
+        before.
     output : str or int, optional
-        Key or index of the output to predict, where the network returns a dict or a tuple; only this one is
-        then returned. It may be set after training, which returns all of them until then.
+        Key or index of the output to predict, if the network returns a dict or a tuple. It may be set after
+        training; until then all outputs are returned.
     mask : float, default=0
         Probability of masked anchors, [0, X - R], in training.
-    mask_by : {"batch", "row"}
-        Whether anchors of whole batches or of single rows are masked.
+    mask_rows : bool, default=False
+        Whether anchors of single rows are masked instead of those of whole batches.
     average_masked : bool, default=False
-        Whether outputs in ``eval()`` are averaged over [R, X - R] and the masked tuple [0, X - R]. Needs a
-        network that was trained with a mask. It may be set after training; what was fitted to outputs of one
-        setting does not hold for the other.
+        Whether outputs in ``eval()`` are averaged over [R, X - R] and the masked [0, X - R], for a network
+        that was trained with a mask. It may be set after training; calibrate again then.
     train_anchors : {"derangement", "reverse"}, prior name, AnchorPrior or tensor
         Where anchors come from in training: from the batch, in random order or in reverse order as in the
         paper; or drawn from a prior P(R), given the batch.
@@ -92,18 +90,16 @@ class Anchored(AnchorStore):
 
     Notes
     -----
-    Further inputs, as in ``net(x, mask)`` or ``net(x, mask=mask)``, are passed on to the network; only x is
-    anchored. A tensor whose first dimension is the batch size is row-wise: it is repeated and cut along with
-    the rows of x. Anything else is passed unchanged. A tensor that all rows share must not have the batch
-    size as its first dimension, unless that is 1: make it a buffer of the network. Stored anchors are first
-    inputs alone, so row-wise inputs may not change what enters the anchored layer.
+    Further inputs, as in ``net(x, mask)`` or ``net(x, mask=mask)``, are passed on to the network. A tensor
+    whose first dimension is the batch size is row-wise: it is repeated and cut along with the rows of x.
+    Anything else is passed unchanged. A tensor that all rows share must not have the batch size as its first
+    dimension, unless that is 1: make it a buffer of the network. Row-wise inputs may not change what enters
+    the anchored layer, since stored anchors have none.
 
-    In evaluation, several threads may use one network. What the anchors contribute to the anchored layer is
-    computed once per call, for all inputs: few calls with many rows are faster.
-
-    Random numbers are PyTorch's: ``torch.manual_seed`` makes initialisation and training repeatable. A batch
-    that is too small to contain an input's anchors takes them from the stored ones, or, if there are none,
-    is paired with itself.
+    In evaluation, several threads may use one network. The contribution of the anchors is computed once per
+    call: few calls with many rows are faster. ``torch.manual_seed`` makes initialisation and training
+    repeatable. A batch that is too small to contain an input's anchors takes them from the stored ones, or,
+    if there are none, is paired with itself.
     """
 
     def __init__(
@@ -117,7 +113,7 @@ class Anchored(AnchorStore):
         init: str = "random",
         output: str | int | None = None,
         mask: float = 0.0,
-        mask_by: str = "batch",
+        mask_rows: bool = False,
         average_masked: bool = False,
         train_anchors: str | AnchorPrior | Tensor = "derangement",
     ) -> None:
@@ -134,7 +130,7 @@ class Anchored(AnchorStore):
         if not isinstance(module, Anchored):
             _check_keywords(module)
         self.masked = torch.zeros((), dtype=torch.bool, device=like.device)
-        self.mask, self.mask_by, self.average_masked = mask, mask_by, average_masked
+        self.mask, self.mask_rows, self.average_masked = mask, mask_rows, average_masked
         self.encoding = get_encoding(encoding)
         self.train_anchors = get_train_anchors(train_anchors)
         self.at, self.init, self.output = at, init, output
@@ -170,17 +166,6 @@ class Anchored(AnchorStore):
         self._mask = number
         if not number:
             self.masked = torch.zeros((), dtype=torch.bool, device=self.masked.device)
-
-    @property
-    def mask_by(self) -> str:
-        """Whether anchors of whole batches or of single rows are masked."""
-        return self._mask_by
-
-    @mask_by.setter
-    def mask_by(self, mask_by: str) -> None:
-        if mask_by not in MASK_BY:
-            raise ValueError(f"mask_by must be one of {list(MASK_BY)}, got {mask_by!r}.")
-        self._mask_by = mask_by
 
     def forward(
         self,
@@ -280,17 +265,9 @@ class Anchored(AnchorStore):
 
     @torch.no_grad()
     def check(self, x: Tensor, *args: Any, **kwargs: Any) -> None:
-        """Check whether the right layer is anchored, by a pass that changes nothing.
+        """Check on some inputs whether the right layer is anchored, by a pass that changes nothing.
 
-        The first pass of a network does so anyway, outside of what is compiled. Call this before a compiled
-        training step.
-
-        Parameters
-        ----------
-        x : tensor of shape (n, ...)
-            Inputs.
-        *args, **kwargs
-            Further inputs of the network.
+        The first pass of a network does so anyway, uncompiled. Call this before a compiled training step.
         """
         self._check_rows(x, "inputs")
         if not self._checked:
@@ -311,15 +288,10 @@ class Anchored(AnchorStore):
             self._copies = 1
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write weights, buffers and anchors to a safetensors file, with the options of this network.
+        """Write weights, buffers, anchors and options to a safetensors file, replacing it if it exists.
 
         The file does not contain the code of the network: `deltauq.nn.load` rebuilds the networks of
         `deltauq.nn`; for others, construct the network and call `Anchored.load`.
-
-        Parameters
-        ----------
-        path : path
-            Replaced if it exists.
         """
         from deltauq.nn.files import save
 
@@ -328,18 +300,10 @@ class Anchored(AnchorStore):
     def load(self, path: str | PathLike[str]) -> None:
         """Load weights, buffers and anchors that a network of the same architecture has saved.
 
-        Construct the network as before: the same module, wrapped with the same `encoding` and the same `at`
-        or `stem`. A file of another architecture raises an error, and leaves this network as it was. The
-        other options (`output`, `mask`, `mask_by`, `average_masked`, `train_anchors`, `n_anchors`) are not
-        loaded: give them again. A different `average_masked` raises a warning.
-
-        Tensors are moved to this network's device, and its mode stays: call ``eval()`` to predict. Nothing is
-        unpickled, and the file's own hash is checked.
-
-        Parameters
-        ----------
-        path : path
-            A file that `save` has written.
+        Construct the network as before, with the same `encoding` and the same `at` or `stem`. A file of
+        another architecture raises an error, and leaves this network as it was. The other options are not
+        loaded: give them again. A different `average_masked` raises a warning. Tensors are moved to this
+        network's device, and its mode stays: call ``eval()`` to predict.
         """
         from deltauq.nn.files import load_into
 
@@ -351,7 +315,7 @@ class Anchored(AnchorStore):
         output = "" if self.output is None else f", output={self.output!r}"
         mask = ""
         if self.mask or self.average_masked:
-            mask = f", mask={self.mask}, mask_by={self.mask_by!r}, average_masked={self.average_masked}"
+            mask = f", mask={self.mask}, mask_rows={self.mask_rows}, average_masked={self.average_masked}"
         return f"n_anchors={self.n_anchors}, encoding={self.encoding}, {place}{output}{mask}"
 
     def _given_anchors(self, inputs: Inputs, anchors: Tensor, masked: Tensor | None) -> TupleAnchors:
@@ -381,7 +345,7 @@ class Anchored(AnchorStore):
         n, n_sources = x.shape[0], self.encoding.n_anchors
         masked = None
         if self.mask:
-            shape = (n,) if self.mask_by == "row" else ()
+            shape = (n,) if self.mask_rows else ()
             masked = self.masked = torch.rand(shape, device=x.device) < self.mask
         if isinstance(self.train_anchors, AnchorPrior):
             rng = np.random.default_rng(int(torch.randint(2**62, ())))
@@ -547,14 +511,8 @@ def check_tensor(outputs: Any, where: str) -> None:
 
 def _check_keywords(module: nn.Module) -> None:
     """Raise an error for a network that has an input with the name of a keyword of `Anchored`."""
-    own = [
-        p.name
-        for method in (Anchored.forward, Anchored.posterior)
-        for p in inspect.signature(method).parameters.values()
-        if p.kind is p.KEYWORD_ONLY
-    ]
     for name in list(inspect.signature(module.forward).parameters)[1:]:
-        if name in own:
+        if name in KEYWORDS:
             raise ValueError(f"{name!r} is a keyword of Anchored: rename this input of the network.")
 
 

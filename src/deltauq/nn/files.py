@@ -136,7 +136,7 @@ def _describe(net: Anchored) -> dict[str, Any]:
             "at": net.at,
             "stem": None if net.at is not None else net.layer_name,
             "mask": net.mask,
-            "mask_by": net.mask_by,
+            "mask_rows": net.mask_rows,
             "average_masked": net.average_masked,
             "train_anchors": net.train_anchors if net.train_anchors in PAIRINGS else None,
         },

@@ -94,8 +94,8 @@ def anchored_loss(
         raise ValueError(f"masked_target must be one of {list(MASKED_TARGETS)}, got {masked_target!r}.")
     if anchors is not None and masked_target != "label":
         raise ValueError("with anchors given nothing is masked: masked_target must be 'label'.")
-    if masked_target == "uniform" and _unwrapped(net).mask_by != "batch":
-        raise ValueError("masked_target='uniform' needs a network with mask_by='batch'.")
+    if masked_target == "uniform" and _unwrapped(net).mask_rows:
+        raise ValueError("masked_target='uniform' needs a network with mask_rows=False.")
     inputs = _repeated(x, kwargs, n_anchors)
     if anchors is not None:
         outputs = net(inputs.x, anchors=_repeated_anchors(anchors, len(x), n_anchors), **inputs.kwargs)

@@ -98,7 +98,7 @@ def test_a_mask_hides_single_rows_where_the_network_says_so(table):
         seen.append(batch.masked)
         return nn.functional.mse_loss(net(batch.x, anchors=batch.anchors, masked=batch.masked), batch.y)
 
-    net = Anchored(MLP(3, hidden=(8,)).double(), 5, mask=0.4, mask_by="row")
+    net = Anchored(MLP(3, hidden=(8,)).double(), 5, mask=0.4, mask_rows=True)
     fit(net, *table, RECIPE, objective)
     assert all(masked.shape == (RECIPE.batch_size,) for masked in seen[:4])
     assert 0.2 < float(torch.cat(seen).float().mean()) < 0.6
@@ -336,7 +336,7 @@ def test_a_checkpoint_of_another_recipe_is_refused(table, tmp_path):
     fit(make(), x, y, RECIPE, checkpoint=path)
     with pytest.raises(ValueError, match="another recipe: lr differ"):
         fit(make(), x, y, replace(RECIPE, lr=0.5), checkpoint=path)
-    for words in ({"mask_by": "row"}, {"train_anchors": "reverse"}, {"train_anchors": "data"}):
+    for words in ({"mask_rows": True}, {"train_anchors": "reverse"}, {"train_anchors": "data"}):
         with pytest.raises(ValueError, match=f"another recipe: {next(iter(words))} differ"):
             fit(Anchored(make(anchored=False), 5, **words), x, y, RECIPE, checkpoint=path)
     done = fit(make(), x, y, RECIPE, checkpoint=path)

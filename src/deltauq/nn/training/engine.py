@@ -6,8 +6,8 @@ import hashlib
 import os
 import pickle
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -148,17 +148,21 @@ def fit(
     state = {"net": module, "optimizer": optimizer}
     description: dict[str, Any] = {}
     if checkpoint is not None:
-        description = {
-            "recipe": {**asdict(recipe), **_anchor_options(net)},
-            "data": _hash_of(x, y, *(normalise or ())),
-        }
+        options = asdict(recipe)
+        if isinstance(net, Anchored):
+            options.update(mask_rows=net.mask_rows, train_anchors=repr(net.train_anchors))
+        description = {"recipe": options, "data": _hash_of(x, y, *(normalise or ()))}
         history = _resume(fabric, Path(checkpoint), state, description, net)
 
     step: Any = Step(fabric, module, optimizer, objective)
     if graphed:
         step = GraphedStep(step, AnchorMonitor(module) if isinstance(net, Anchored) else None)
     # The random state outside stays as it was.
-    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []), _masking(net, recipe.mask):
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []), ExitStack() as stack:
+        if isinstance(net, Anchored):
+            # For objectives that let the network draw its own anchors.
+            stack.callback(setattr, net, "mask", net.mask)
+            net.mask = recipe.mask
         if isinstance(net, Anchored) and fabric.world_size == 1:
             # In the first step itself, the check would run other code than later steps, and round otherwise.
             module.train()
@@ -241,30 +245,6 @@ def _mask_of(net: nn.Module, recipe: Recipe) -> float:
     if recipe.mask not in (0.0, net.mask):
         raise ValueError(f"the recipe has mask={recipe.mask}, but the network mask={net.mask}: give one.")
     return net.mask
-
-
-@contextmanager
-def _masking(net: nn.Module, mask: float) -> Iterator[None]:
-    """Set the mask of an anchored network, for objectives that let it draw its own anchors."""
-    if not isinstance(net, Anchored):
-        yield
-        return
-    before, net.mask = net.mask, mask
-    try:
-        yield
-    finally:
-        net.mask = before
-
-
-def _anchor_options(net: nn.Module) -> dict[str, str]:
-    """Return the options of an anchored network that change its training, but not its weights' shapes."""
-    if not isinstance(net, Anchored):
-        return {}
-    anchors = net.train_anchors
-    return {
-        "mask_by": net.mask_by,
-        "train_anchors": anchors if isinstance(anchors, str) else type(anchors).__name__,
-    }
 
 
 def _hash_of(*tensors: Tensor) -> str:

@@ -69,7 +69,7 @@ class BatchPairing:
         """Return the pairing of a network; none if it is not anchored, or draws its anchors from a prior."""
         if not isinstance(net, Anchored) or net.train_anchors not in PAIRINGS:
             return cls()
-        return cls(net.encoding.n_anchors, net.train_anchors == "reverse", net.mask_by == "row")
+        return cls(net.encoding.n_anchors, net.train_anchors == "reverse", net.mask_rows)
 
 
 class OrderBlock(NamedTuple):

@@ -38,7 +38,7 @@ class Recipe:
         Random crops out of a border of 4 black pixels, and mirror images.
     mask : float
         Probability that a batch of an anchored network sees [0, X - R], or a row of it where the network has
-        ``mask_by="row"``; 0 leaves it to the network's own.
+        ``mask_rows=True``; 0 leaves it to the network's own.
     drop_last : bool
         Leave out an incomplete last batch. Several devices and CUDA graphs always do.
     precision : str
