@@ -21,7 +21,7 @@ MAX_ROWS = 2000
 WIDE = 100
 """Terminals of this width have space between columns."""
 
-app = typer.Typer(add_completion=False, rich_markup_mode=None)
+app = options.new_app()
 
 
 @app.command()

@@ -19,7 +19,7 @@ INTACT, MISSING, CORRUPT, NOT_CHECKED = "intact", "missing", "corrupt", "not che
 
 Folder = Annotated[Path | None, typer.Option("--data", help="Folder of datasets; by default DELTAUQ_DATA.")]
 
-app = typer.Typer(add_completion=False, rich_markup_mode=None)
+app = options.new_app()
 
 
 @app.callback(invoke_without_command=True)

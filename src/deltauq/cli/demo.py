@@ -13,7 +13,7 @@ from deltauq.utils.progress import counting_bar
 if TYPE_CHECKING:
     from deltauq.demo import Demo
 
-app = typer.Typer(add_completion=False, rich_markup_mode=None)
+app = options.new_app()
 
 
 @app.command()

@@ -10,7 +10,7 @@ from deltauq.cli import options
 from deltauq.cli.files import check_writable, writing
 from deltauq.utils.errors import InputError
 
-app = typer.Typer(add_completion=False, rich_markup_mode=None)
+app = options.new_app()
 
 
 @app.command()

@@ -19,7 +19,7 @@ MAX_ROWS = 20_000
 MAX_SEED = 2**32 - 1
 """The largest seed of scikit-learn."""
 
-app = typer.Typer(add_completion=False, rich_markup_mode=None)
+app = options.new_app()
 
 
 @app.command()

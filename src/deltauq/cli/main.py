@@ -71,7 +71,9 @@ def _overview() -> Any:
     """Return the app without a command: it shows the version or the help, or rejects an unknown command."""
     import typer
 
-    app = typer.Typer(add_completion=False, rich_markup_mode=None)
+    from deltauq.cli.options import new_app
+
+    app = new_app()
 
     def show_version(value: bool) -> None:
         if value:

@@ -1,4 +1,4 @@
-"""Options that several commands share."""
+"""Options and settings that several commands share."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -26,6 +26,11 @@ Trust = Annotated[
 ]
 Html = Annotated[Path | None, typer.Option(help="Also write an HTML page with figures.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the results as JSON.")]
+
+
+def new_app() -> typer.Typer:
+    """Return an app with plain help and plain tracebacks."""
+    return typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 
 
 def parse_train_anchors(value: str) -> int | str:

@@ -17,7 +17,7 @@ from deltauq.utils.progress import counting_bar
 if TYPE_CHECKING:
     from deltauq.tables import PredictionSummary
 
-app = typer.Typer(add_completion=False, rich_markup_mode=None)
+app = options.new_app()
 
 
 @app.command()
