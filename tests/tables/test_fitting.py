@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 from sklearn.linear_model import BayesianRidge
 
-from deltauq.tables import TableError, fit
+from deltauq.tables import TableError, fit, model_selection
 from deltauq.tables.model import error_std
 from deltauq.tables.model_selection import MAX_ROWS
 
@@ -217,3 +217,24 @@ def test_columns_may_be_called_by_numbers():
     assert fit(table, 2, model="linear").target == "2"
     with pytest.raises(TableError, match='there is no column "7"'):
         fit(table, 7, model="linear")
+
+
+class BrokenModel(BayesianRidge):
+    def fit(self, X, y, sample_weight=None):
+        raise ValueError("these rows are no good")
+
+
+def test_an_error_of_the_base_model_is_a_table_error_and_a_bug_is_not(mixed, monkeypatch):
+    table = mixed[["area", "rooms", "price"]]
+    with pytest.raises(
+        TableError, match="BrokenModel cannot be fitted to this table: these rows are no good"
+    ):
+        fit(table, "price", model=BrokenModel())
+
+    def bug(*arguments):
+        raise ValueError("a bug")
+
+    monkeypatch.setattr(model_selection, "typical_std", bug)
+    with pytest.raises(ValueError, match="a bug") as caught:
+        fit(table, "price", model="linear")
+    assert not isinstance(caught.value, TableError)

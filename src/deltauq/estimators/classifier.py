@@ -26,6 +26,7 @@ from deltauq.estimators._readout import (
 from deltauq.estimators._rows import TrainingRows
 from deltauq.estimators.base_estimators import class_weight_of
 from deltauq.estimators.validation import advise_on_nan, validate_input
+from deltauq.utils.errors import InputError
 
 MAP_ANCHORS = 20
 """The most anchors that a map from scores to probabilities is fitted under: their scores are held at once."""
@@ -209,7 +210,7 @@ class AnchoredClassifier(ClassifierMixin, BaseAnchored):
             return
         smallest = int(np.unique(data.strata, return_counts=True)[1].min())
         if smallest < 2:
-            raise ValueError(
+            raise InputError(
                 f"y has a class with a single row, but {type(recipe.base).__name__} gives no probabilities "
                 "of its own, and fitting them takes two rows of every class."
             )

@@ -39,7 +39,8 @@ class ModelFolderError(_OneLineError):
 def model_errors(what: str) -> Iterator[None]:
     """Raise a `TableError` for an error that scikit-learn, or another package with a model, raises.
 
-    An error raised by code of this package is a bug, not a fault of the table: it passes unchanged.
+    Any other error of this package than an `InputError` is a bug, not a fault of the table: it passes
+    unchanged.
 
     Parameters
     ----------
@@ -50,7 +51,8 @@ def model_errors(what: str) -> Iterator[None]:
         yield
     except (ValueError, IndexError, ArithmeticError) as error:
         *_, (frame, _) = traceback.walk_tb(error.__traceback__)
-        if frame.f_globals.get("__name__", "").partition(".")[0] == "deltauq":
+        is_ours = frame.f_globals.get("__name__", "").partition(".")[0] == "deltauq"
+        if isinstance(error, TableError) or (is_ours and not isinstance(error, InputError)):
             raise
         reason = str(error).strip().partition("\n")[0].rstrip(".")
         raise TableError(f"{what}: {reason}.") from error
