@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deltauq.tables import csv_reader
-from deltauq.tables.csv_reader import MISSING, SNIFFED, find_delimiter
+from deltauq.tables.csv_reader import HEAD_BYTES, MISSING, find_delimiter
 from deltauq.tables.errors import TableError
 from deltauq.tables.io import open_table
 from deltauq.tables.preprocessing import load_table
@@ -89,7 +89,7 @@ def test_the_delimiter_parts_all_lines_alike(text, delimiter):
 
 def test_files_longer_than_the_sample_are_read_to_the_end(tmp_path):
     path = tmp_path / "x.csv"
-    n = SNIFFED // 4
+    n = HEAD_BYTES // 4
     path.write_text("number,word\n" + "".join(f"{k},é{k % 7}\n" for k in range(n)), encoding="utf-8")
     _, rows = read(path, 1000)
     assert rows == [(str(k), f"é{k % 7}") for k in range(n)]
@@ -145,7 +145,7 @@ def test_commas_that_may_separate_thousands_are_refused(tmp_path):
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "cp1252", "UTF-16", "utf-16-le", "gb18030"])
 def test_a_file_of_any_encoding_is_read_to_the_end(encoding, suffix, tmp_path):
     path = tmp_path / f"x{suffix}"
-    n = SNIFFED // 8
+    n = HEAD_BYTES // 8
     words = [f"Köln € {k}" for k in range(n)]
     text = "stadt,zahl\r\n" + "".join(f'"{word}",{k}\r\n' for k, word in enumerate(words))
     data = text.encode(encoding)
@@ -156,7 +156,7 @@ def test_a_file_of_any_encoding_is_read_to_the_end(encoding, suffix, tmp_path):
     assert rows == [(word, str(k)) for k, word in enumerate(words)]
 
 
-@pytest.mark.parametrize("rows", [10, SNIFFED])
+@pytest.mark.parametrize("rows", [10, HEAD_BYTES])
 @pytest.mark.parametrize("encoding", ["latin-1", "utf-16"])
 def test_another_encoding_than_the_one_given_is_named(encoding, rows, tmp_path):
     path = tmp_path / "x.csv"
@@ -167,7 +167,7 @@ def test_another_encoding_than_the_one_given_is_named(encoding, rows, tmp_path):
 
 def test_text_that_is_not_in_the_encoding_is_refused(tmp_path):
     path = tmp_path / "x.csv"
-    path.write_bytes(b"a,b\n" + b"1,2\n" * SNIFFED + b"\x81,2\n")
+    path.write_bytes(b"a,b\n" + b"1,2\n" * HEAD_BYTES + b"\x81,2\n")
     misread = [(name, rf"cannot read .*x\.csv.* {name}, .*--encoding") for name in ("ascii", "utf-16")]
     for encoding, words in (
         *misread,

@@ -251,7 +251,7 @@ def _opened(
     else:
         csv_file = CSVReader(path, encoding)
         try:
-            yield csv_file.layout.names, csv_file.batches(), None
+            yield csv_file.names, csv_file.batches(), None
         finally:
             csv_file.close()
 
