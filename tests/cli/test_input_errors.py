@@ -149,7 +149,7 @@ TABLES_TO_PREDICT = {
     "new categories": (
         lambda t: t.assign(town="Rome"),
         ["--strict"],
-        'holds "Rome", which training has not met',
+        'unseen categories in "town", such as "Rome"',
     ),
     "extra columns": (lambda t: t.assign(extra=1), ["--strict"], "not trained on: extra"),
     "nothing to keep": (lambda t: t, ["--keep", "id"], 'no column "id" to keep'),

@@ -44,7 +44,7 @@ def test_same_rows_as_on_a_single_machine(model, rows, expected, tmp_path):
     assert (
         done.rows == len(expected) and done.risk == expected.risk.value_counts().reindex(done.risk).to_dict()
     )
-    assert done.notes == ['6 rows have words in "town" that training has not met, such as "Rome".']
+    assert done.notes == ['6 rows have unseen categories in "town", such as "Rome".']
     assert steps[-1] == (len(expected), len(expected)) and len(steps) == 9
     # Readers of Parquet folders ignore the manifest.
     assert parquet.read_table(tmp_path / "out").num_rows == len(expected)
@@ -100,7 +100,7 @@ def test_files_of_another_prediction_raise(model, houses, rows, tmp_path):
 
 
 def test_strict_run_checks_finished_parts(model, rows, tmp_path):
-    message = r'0.parquet: . rows have words in "town" that training has not met, such as "Rome"'
+    message = r'0.parquet: . rows have unseen categories in "town", such as "Rome"'
     predict(model, rows / "*.parquet", tmp_path / "out")
     with pytest.raises(TableError, match=message):
         predict(model, rows / "*.parquet", tmp_path / "out", strict=True, run=None)

@@ -132,12 +132,12 @@ def test_what_the_model_does_not_know_is_noted_or_refused(regression, mixed, tmp
     done = predict_file(regression, source, out)
     assert done.notes == [
         "Columns that the model was not trained on: size.",
-        '1 rows have words in "town" that training has not met, such as "Rome".',
+        '1 rows have unseen categories in "town", such as "Rome".',
     ]
     out.unlink()
     with pytest.raises(TableError, match="not trained on: size"):
         predict_file(regression, source, out, strict=True)
-    with pytest.raises(TableError, match='"town" holds "Rome"'):
+    with pytest.raises(TableError, match='in "town", such as "Rome"'):
         predict_file(regression, source, out, strict=True, keep=["size"])
     assert not out.exists()
 

@@ -89,7 +89,7 @@ def predict_parts(
     tallies = _find_finished(folder, parts, job)
     if strict:
         for part in parts:  # a run that was not strict may have noted unknown categories
-            if part.name in tallies and (notes := tallies[part.name].predicted().notes):
+            if part.name in tallies and (notes := tallies[part.name].summary().notes):
                 raise TableError(f"{part.source}: {notes[0]}")
     total = None if any(part.rows is None for part in parts) else sum(part.rows or 0 for part in parts)
     done = sum(tally.rows for tally in tallies.values())
@@ -106,7 +106,7 @@ def predict_parts(
     combined = Tally()
     for part in parts:
         combined.add(tallies[part.name])
-    summary = combined.predicted()
+    summary = combined.summary()
     _write_manifest(folder, parts, tallies, summary, job)
     return summary
 
@@ -172,11 +172,11 @@ class PartPredictor:
             footer = _read_footer(folder, part.name)
             if footer is None or not _is_of(footer, part, self.job):
                 raise
-            return Tally.read(footer["tally"])
+            return Tally.from_dict(footer["tally"])
 
     def _write(self, part: Part, path: Path) -> Tally:
         def footer(tally: Tally) -> dict[str, str]:
-            return {FOOTER: json.dumps({"job": self.job, "part": asdict(part), "tally": tally.plain()})}
+            return {FOOTER: json.dumps({"job": self.job, "part": asdict(part), "tally": tally.to_dict()})}
 
         with errors_name(part.source), open_part(part, self.formats["encoding"]) as stream:
             return predict_stream(
@@ -187,7 +187,7 @@ class PartPredictor:
                 keep=self.keep,
                 coverage=self.coverage,
                 strict=self.strict,
-                footer=footer,
+                metadata=footer,
             )
 
 
@@ -211,7 +211,7 @@ def _find_finished(folder: OutputFolder, parts: list[Part], job: str) -> dict[st
                 f"{folder.url} contains predictions by another model, of another table or with other columns "
                 f"({name}): name another folder, or remove it."
             )
-        tallies[name] = Tally.read(footer["tally"])
+        tallies[name] = Tally.from_dict(footer["tally"])
     return tallies
 
 

@@ -29,6 +29,7 @@ from deltauq.tables.schema import (
     format_hint,
     kind_of,
     plain_floats,
+    unseen_note,
     unusable_values,
 )
 from deltauq.tables.slices import (
@@ -356,7 +357,7 @@ def _read(
         raise TableError("the table has no rows.")
     X = model.schema.read(frame)
     for name, count, first in model.schema.unseen_categories(X):
-        notes.append(f'{count:,} rows have unseen categories in "{name}", such as "{first}".')
+        notes.append(unseen_note(name, count, first))
     column = plain_text(frame[model.target])
     kept = column.notna().to_numpy()
     if not kept.any():

@@ -1,4 +1,4 @@
-"""Table files of three kinds (CSV, Parquet, Arrow), read whole or in batches."""
+"""Table files (CSV, Parquet, Arrow): read whole or in batches, and written in batches."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import lzma
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
+from itertools import count
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,10 +24,15 @@ if TYPE_CHECKING:
 
 PARQUET = (".parquet", ".pq")
 ARROW = (".arrow", ".feather", ".ipc", ".arrows")
+FORMATS = {
+    **dict.fromkeys(PARQUET, "Parquet"),
+    **dict.fromkeys(ARROW, "Arrow"),
+    **dict.fromkeys((".csv", ".tsv", ".txt"), "CSV"),
+}
 PANDAS_INDEX = "__index_level_"
-"""What pandas calls row labels without a name when it writes them."""
+"""The name that pandas gives to row labels without a name in files."""
 UNREADABLE = (OSError, ValueError, EOFError, MemoryError, zlib.error, lzma.LZMAError)
-"""What readers raise for damaged files, besides pyarrow's own errors."""
+"""Errors of readers for damaged files, in addition to those of pyarrow."""
 
 
 @dataclass(frozen=True)
@@ -36,19 +42,19 @@ class TableStream:
     Attributes
     ----------
     names : list of str
-        Of the columns, without white space around them; names that are shared are numbered.
-    shared : list of str
-        The names that were.
+        The columns, without white space around their names; duplicate names are numbered.
+    duplicates : list of str
+        The names that several columns had.
     batches : iterator of pyarrow.RecordBatch
-        Of these columns, in the file's order.
+        These columns, in the order of the file.
     n_rows : int or None
-        Where the file says so.
+        The number of rows, if the file contains it.
     first_row : int
-        Rows of the file before these.
+        The number of rows before these in the file.
     """
 
     names: list[str]
-    shared: list[str]
+    duplicates: list[str]
     batches: Iterator[pa.RecordBatch]
     n_rows: int | None
     first_row: int = 0
@@ -59,126 +65,148 @@ def read_frame(source: Any, encoding: str = "utf-8") -> tuple[pd.DataFrame, list
 
     Parameters
     ----------
-    source : path, pandas DataFrame, or anything that speaks Arrow, such as a polars DataFrame
+    source : path, pandas DataFrame, or any data frame with the Arrow interface, such as polars
     encoding : str
-        Of a CSV file.
-
-    Returns
-    -------
-    frame : DataFrame
-        Of distinct names. The columns of a CSV file are text.
-    shared : list of str
+        The encoding of a CSV file, whose columns are returned as text.
     """
-    require_pandas()
+    pandas = require_pandas()
     if not isinstance(source, (str, PathLike)):
-        return _named(_as_pandas(source))
+        if isinstance(source, pandas.DataFrame):
+            frame = source.copy(deep=False)
+        elif hasattr(source, "__arrow_c_stream__"):
+            frame = to_frame(require_pyarrow().table(source))
+        else:
+            raise TypeError(f"table must be a path or a data frame, got {type(source).__name__}.")
+        frame.columns, duplicates = distinct_names(list(frame.columns))
+        return frame, duplicates
     pa = require_pyarrow()
     with open_table(source, encoding=encoding) as stream:
         batches = list(stream.batches)
         if not batches:
             raise TableError(f"{source} has no rows.")
         table = pa.Table.from_batches(batches)
-        if not _is_csv(Path(source)):
-            return to_frame(table), stream.shared
-        # All columns are text: as Arrow holds it, it takes a fraction of the memory.
-        text = require_pandas().StringDtype("pyarrow")
-        return table.to_pandas(types_mapper=lambda _: text), stream.shared
+        if Path(source).suffix.lower() in (*PARQUET, *ARROW):
+            return to_frame(table), stream.duplicates
+        # All columns are text, which takes a fraction of the memory in Arrow's form.
+        text = pandas.StringDtype("pyarrow")
+        return table.to_pandas(types_mapper=lambda _: text), stream.duplicates
 
 
 @contextmanager
 def open_table(
     path: str | PathLike[str], batch_rows: int = 65_536, encoding: str = "utf-8"
 ) -> Iterator[TableStream]:
-    """Open a table file to be read in batches; whatever is wrong with it is a `TableError`.
+    """Open a table file to read it in batches; a file that cannot be read raises a `TableError`.
 
     Parameters
     ----------
     path : path
     batch_rows : int
-        The most rows of a batch.
+        The largest number of rows in a batch.
     encoding : str
-        Of a CSV file.
+        The encoding of a CSV file.
     """
     path = Path(path)
     if not path.exists():
         raise TableError(f"{path} does not exist.")
     if path.is_dir():
         raise TableError(f"{path} is a folder.")
-    require_pyarrow()
+    pa = require_pyarrow()
+    suffix, n_rows = path.suffix.lower(), None
     with ExitStack() as stack:
         with as_table_error(path):
-            own, batches, n_rows = stack.enter_context(_opened(path, batch_rows, encoding))
-        names, shared, renamed = _renamed(path, own, batches, batch_rows)
-        yield TableStream(names, shared, renamed, n_rows)
+            if suffix in PARQUET:
+                file = stack.enter_context(open_parquet(path))
+                n_rows = file.metadata.num_rows
+                names, batches = file.schema_arrow.names, file.iter_batches(batch_size=batch_rows)
+            elif suffix in ARROW:
+                with path.open("rb") as opened:
+                    is_indexed = opened.read(6) == b"ARROW1"
+                if is_indexed:
+                    file = stack.enter_context(pa.ipc.open_file(path))
+                    batches = (file.get_batch(k) for k in range(file.num_record_batches))
+                else:
+                    batches = file = stack.enter_context(pa.ipc.open_stream(pa.OSFile(str(path))))
+                names = file.schema.names
+            else:
+                csv_file = stack.enter_context(closing(CSVReader(path, encoding)))
+                names, batches = csv_file.names, csv_file.batches()
+        yield _stream(path, names, batches, batch_rows, n_rows)
 
 
 @contextmanager
 def open_row_group(
     path: str | PathLike[str], file: Any, number: int, batch_rows: int = 65_536
 ) -> Iterator[TableStream]:
-    """Open one row group of a Parquet file to be read in batches.
+    """Open one row group of a Parquet file to read it in batches.
 
     Parameters
     ----------
     path : path
-        For complaints.
+        The name of the file in errors.
     file : path or file object
-        What is read: an open file may lie anywhere.
+        The file to read.
     number : int
-        Of the row group, from 0.
+        The number of the row group, from 0.
     batch_rows : int
-        The most rows of a batch.
+        The largest number of rows in a batch.
     """
     with ExitStack() as stack:
         with as_table_error(path):
             parquet_file = stack.enter_context(open_parquet(file))
             sizes = [parquet_file.metadata.row_group(k).num_rows for k in range(number + 1)]
-            batches = _validated(parquet_file.iter_batches(batch_size=batch_rows, row_groups=[number]))
-        names, shared, renamed = _renamed(path, parquet_file.schema_arrow.names, batches, batch_rows)
-        yield TableStream(names, shared, renamed, sizes[number], sum(sizes[:number]))
+            batches = parquet_file.iter_batches(batch_size=batch_rows, row_groups=[number])
+        names = parquet_file.schema_arrow.names
+        yield _stream(path, names, batches, batch_rows, sizes[number], sum(sizes[:number]))
 
 
 def open_parquet(file: Any) -> Any:
-    """Open a Parquet file without keeping what was read."""
+    """Open a Parquet file without a cache of what was read."""
     from pyarrow import parquet
 
     return parquet.ParquetFile(file, pre_buffer=False, buffer_size=1 << 20)
 
 
-def _renamed(
-    path: str | PathLike[str], own: list[str], batches: Iterator[Any], batch_rows: int
-) -> tuple[list[str], list[str], Iterator[Any]]:
-    """Return the names of the columns, those that were shared, and the batches under these names."""
+def _stream(
+    path: str | PathLike[str],
+    all_names: list[str],
+    batches: Iterable[Any],
+    batch_rows: int,
+    n_rows: int | None,
+    first_row: int = 0,
+) -> TableStream:
+    """Return a stream with distinct names, without row labels of pandas."""
     pa = require_pyarrow()
-    kept = [k for k, name in enumerate(own) if not name.startswith(PANDAS_INDEX)]
-    names, shared = distinct_names([own[k] for k in kept])
+    columns = [k for k, name in enumerate(all_names) if not name.startswith(PANDAS_INDEX)]
+    names, duplicates = distinct_names([all_names[k] for k in columns])
 
     def renamed() -> Iterator[Any]:
         with as_table_error(path):
             for batch in batches:
-                batch = pa.RecordBatch.from_arrays([batch.column(k) for k in kept], names=names)
+                # Readers do not check values: an offset in a damaged file may point out of its memory.
+                batch.validate(full=True)
+                batch = pa.RecordBatch.from_arrays([batch.column(k) for k in columns], names=names)
                 for start in range(0, batch.num_rows, batch_rows):
                     yield batch.slice(start, batch_rows)
 
-    return names, shared, renamed()
+    return TableStream(names, duplicates, renamed(), n_rows, first_row)
 
 
 def distinct_names(names: list[str]) -> tuple[list[str], list[str]]:
     """Return the names with numbers where several columns share one, and the names that were shared."""
     names = [str(name).strip() for name in names]
-    shared = [name for name, count in Counter(names).items() if count > 1]
+    duplicates = [name for name, n in Counter(names).items() if n > 1]
     taken, distinct = set(names), list[str]()
     for name in names:
         if name in distinct:
-            number = next(i for i in range(1, len(names) + 1) if f"{name}.{i}" not in taken)
-            name = f"{name}.{number}"
+            name = next(new for i in count(1) if (new := f"{name}.{i}") not in taken)
             taken.add(name)
         distinct.append(name)
-    return distinct, shared
+    return distinct, duplicates
 
 
 def to_frame(table: Any) -> pd.DataFrame:
-    """Return an Arrow table or batch as a data frame; a column that has no equivalent is a `TableError`."""
+    """Return an Arrow table or batch as a data frame; a column that pandas cannot hold is an error."""
     try:
         return _without_dictionaries(table).to_pandas()
     except Exception as error:  # pandas, pyarrow and the packages below them fail in many ways
@@ -195,7 +223,7 @@ def to_frame(table: Any) -> pd.DataFrame:
 def _without_dictionaries(table: Any) -> Any:
     """Return an Arrow table or batch with plain numbers and dates where a dictionary encodes them.
 
-    A Parquet file gives these, and a Feather file of the same table gives categories.
+    pandas would make categories of them, but for a Parquet file numbers and dates.
     """
     types = require_pyarrow().types
     for k, column in enumerate(table.columns):
@@ -206,103 +234,38 @@ def _without_dictionaries(table: Any) -> Any:
     return table
 
 
-def _validated(batches: Iterable[Any]) -> Iterator[Any]:
-    """Check every buffer of each batch before anything follows what is in it.
-
-    Arrow's readers do not look at the values: an offset of a damaged file may point out of its memory.
-    """
-    for batch in batches:
-        batch.validate(full=True)
-        yield batch
-
-
 def _first_line(error: Exception) -> str:
-    """Return what an error says, without what follows the first line, such as the rows at fault."""
-    said = getattr(error, "strerror", None) or str(error).strip() or type(error).__name__
-    return said.splitlines()[0][:200].rstrip(".")
+    """Return the first line of an error's message; what follows may quote rows."""
+    message = getattr(error, "strerror", None) or str(error).strip() or type(error).__name__
+    return message.splitlines()[0][:200].rstrip(".")
 
 
 @contextmanager
 def as_table_error(path: str | PathLike[str]) -> Iterator[None]:
-    """Turn what a reader says of a damaged file into a `TableError`."""
+    """Raise a `TableError` for the errors of a reader of a damaged file."""
     try:
         yield
     except TableError:
         raise
-    except Exception as error:
-        if not isinstance(error, (*UNREADABLE, require_pyarrow().ArrowException)):
-            raise
+    except (*UNREADABLE, require_pyarrow().ArrowException) as error:
         raise TableError(f"cannot read {path}: {_first_line(error)}.") from error
 
 
-@contextmanager
-def _opened(
-    path: Path, batch_rows: int, encoding: str
-) -> Iterator[tuple[list[str], Iterator[Any], int | None]]:
-    """Yield names, batches, and the number of rows where it is known."""
-    suffix = path.suffix.lower()
-    if suffix in PARQUET:
-        with open_parquet(path) as file:
-            rows = file.metadata.num_rows
-            yield file.schema_arrow.names, _validated(file.iter_batches(batch_size=batch_rows)), rows
-    elif suffix in ARROW:
-        with _open_arrow(path) as reader:
-            yield reader.schema.names, _validated(_arrow_batches(reader)), None
-    else:
-        csv_file = CSVReader(path, encoding)
-        try:
-            yield csv_file.names, csv_file.batches(), None
-        finally:
-            csv_file.close()
-
-
-def _open_arrow(path: Path) -> Any:
-    """Open a file of either of Arrow's formats: with an index at its end, or a stream."""
-    pa = require_pyarrow()
-    with path.open("rb") as file:
-        indexed = file.read(6) == b"ARROW1"
-    return pa.ipc.open_file(path) if indexed else pa.ipc.open_stream(pa.OSFile(str(path)))
-
-
-def _arrow_batches(reader: Any) -> Iterator[Any]:
-    if hasattr(reader, "get_batch"):
-        return (reader.get_batch(k) for k in range(reader.num_record_batches))
-    return iter(reader)
-
-
-def _is_csv(path: Path) -> bool:
-    return path.suffix.lower() not in (*PARQUET, *ARROW)
-
-
-def _as_pandas(source: Any) -> pd.DataFrame:
-    pandas = require_pandas()
-    if isinstance(source, pandas.DataFrame):
-        return source.copy(deep=False)
-    if hasattr(source, "__arrow_c_stream__"):
-        return to_frame(require_pyarrow().table(source))
-    raise TypeError(f"table must be a path or a data frame, got {type(source).__name__}.")
-
-
-def _named(frame: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
-    frame.columns, shared = distinct_names(list(frame.columns))
-    return frame, shared
-
-
-CSV = (".csv", ".tsv", ".txt")
-
-
-def is_output(out: Path) -> bool:
-    """Tell whether a name says which format is to be written."""
-    return out.suffix.lower() in (*PARQUET, *ARROW, *CSV) or _inner(out) in CSV
+def output_format(out: Path) -> str | None:
+    """Return the format that a file name determines: "Parquet", "Arrow", "CSV" or None."""
+    name = out.name.lower()
+    if name.endswith(".gz"):
+        return "CSV" if FORMATS.get(Path(name.removesuffix(".gz")).suffix) == "CSV" else None
+    return FORMATS.get(Path(name).suffix)
 
 
 class Writer:
-    """Writes batches to a file, in the format that the final name asks for.
+    """Writes batches to a file, in the format that the final name determines.
 
     Parameters
     ----------
     part : Path
-        What is written.
+        The temporary file to write.
     out : Path
         The final name.
     """
@@ -323,18 +286,17 @@ class Writer:
         self._stack.close()
 
     def keep(self, kept: pa.RecordBatch) -> pa.RecordBatch:
-        """Return columns that are to be kept as the file can hold them, or refuse one that it cannot."""
+        """Return columns of the source in types that the file supports, or raise a `TableError`."""
         plain = [self._plain(kept.schema.names[k], column) for k, column in enumerate(kept.columns)]
         kept = require_pyarrow().RecordBatch.from_arrays(plain, names=kept.schema.names)
         if self._writer is None:
-            self._refuse_any(kept.slice(0, 1))
+            self._check_columns(kept.slice(0, 1))
         return kept
 
     def write(self, kept: pa.RecordBatch, columns: dict[str, Any]) -> None:
         """Add the rows of a batch: columns that `keep` returned, then those of the predictions."""
         pa = require_pyarrow()
-        is_text = self._out.suffix.lower() not in (*PARQUET, *ARROW)
-        if is_text and "set" in columns:
+        if output_format(self._out) == "CSV" and "set" in columns:
             columns = {**columns, "set": [json.dumps(row, ensure_ascii=False) for row in columns["set"]]}
         arrays = [*kept.columns, *(pa.array(values) for values in columns.values())]
         batch = pa.RecordBatch.from_arrays(arrays, names=[*kept.schema.names, *columns])
@@ -345,17 +307,16 @@ class Writer:
                 )
             self._writer.write_batch(batch)
         except pa.ArrowException as error:
-            # A column may be refused for a value of it, such as bytes that are no text.
-            self._refuse_any(kept)
-            said = str(error).splitlines()[0].rstrip(".")
-            raise TableError(f"cannot write {self._out}: {said}.") from error
+            # A column may fail because of a value, such as bytes that are not text.
+            self._check_columns(kept)
+            raise TableError(f"cannot write {self._out}: {_first_line(error)}.") from error
 
-    def describe(self, words: dict[str, str]) -> None:
-        """Let a Parquet file say something of itself."""
-        self._writer.add_key_value_metadata(words)
+    def add_metadata(self, metadata: dict[str, str]) -> None:
+        """Store metadata in a Parquet file."""
+        self._writer.add_key_value_metadata(metadata)
 
     def _plain(self, name: str, column: Any) -> Any:
-        """Return a column without encodings that not every format knows, or that must be alike throughout."""
+        """Return a column without encodings that some formats do not support or that vary between batches."""
         pa = require_pyarrow()
         from pyarrow import compute
 
@@ -367,11 +328,11 @@ class Writer:
             if pa.types.is_string_view(column.type):
                 column = column.cast(pa.string())
         except pa.ArrowException as error:
-            raise self._refusal(name, column.type) from error
+            raise self._column_error(name, column.type) from error
         return column
 
-    def _refuse_any(self, kept: pa.RecordBatch) -> None:
-        """Write each column for itself, to nowhere, and complain of the first that fails."""
+    def _check_columns(self, kept: pa.RecordBatch) -> None:
+        """Write each column alone to memory, and raise an error for the first that fails."""
         pa = require_pyarrow()
         for column, field in zip(kept.columns, kept.schema, strict=True):
             batch = pa.RecordBatch.from_arrays([column], names=["kept"])
@@ -379,38 +340,33 @@ class Writer:
                 with _open_writer(io.BytesIO(), self._out, batch.schema) as writer:
                     writer.write_batch(batch)
             except pa.ArrowException as error:
-                raise self._refusal(field.name, field.type) from error
+                raise self._column_error(field.name, field.type) from error
 
-    def _refusal(self, name: str, kind: Any) -> TableError:
-        suffix = self._out.suffix.lower()
-        file = "a Parquet" if suffix in PARQUET else "an Arrow" if suffix in ARROW else "a CSV"
-        return TableError(f'"{name}" cannot be kept in {file} file ({kind}).')
+    def _column_error(self, name: str, kind: Any) -> TableError:
+        format = output_format(self._out)
+        article = "an" if format == "Arrow" else "a"
+        return TableError(f'"{name}" cannot be kept in {article} {format} file ({kind}).')
 
 
 @contextmanager
 def _open_writer(file: Any, out: Path, schema: Any) -> Iterator[Any]:
-    """Open a path or a file object to write batches of a schema to, in the format of a name."""
+    """Open a path or a file object to write batches of a schema, in the format of the final name."""
     pa = require_pyarrow()
-    if out.suffix.lower() in PARQUET:
+    if output_format(out) == "Parquet":
         from pyarrow import parquet
 
         with parquet.ParquetWriter(file, schema) as writer:
             yield writer
-    elif out.suffix.lower() in ARROW:
+    elif output_format(out) == "Arrow":
         with pa.output_stream(file, compression=None) as stream, pa.ipc.new_file(stream, schema) as writer:
             yield writer
     else:
         from pyarrow import csv
 
-        packed = "gzip" if out.suffix.lower() == ".gz" else None
-        options = csv.WriteOptions(delimiter="\t" if _inner(out) == ".tsv" or out.suffix == ".tsv" else ",")
+        name = out.name.lower()
+        options = csv.WriteOptions(delimiter="\t" if name.removesuffix(".gz").endswith(".tsv") else ",")
         with (
-            pa.output_stream(file, compression=packed) as stream,
+            pa.output_stream(file, compression="gzip" if name.endswith(".gz") else None) as stream,
             csv.CSVWriter(stream, schema, write_options=options) as writer,
         ):
             yield writer
-
-
-def _inner(out: Path) -> str:
-    """Return what stands before ``.gz``."""
-    return Path(out.stem).suffix.lower() if out.suffix.lower() == ".gz" else ""

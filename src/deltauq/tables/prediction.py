@@ -1,37 +1,35 @@
-"""From a table file to a file of predictions, batch by batch: memory does not grow with the file."""
+"""From a table file to a file of predictions in batches: memory does not depend on the size of the file."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from deltauq.tables.errors import TableError, did_you_mean
-from deltauq.tables.io import TableStream, Writer, is_output, open_table, to_frame
+from deltauq.tables.io import TableStream, Writer, open_table, output_format, to_frame
 from deltauq.tables.model import RISK_LEVELS, TableModel
+from deltauq.tables.schema import unseen_note
 from deltauq.utils.filesystem import atomic_write
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 BATCH_ROWS = 65_536
 
 
 @dataclass(frozen=True)
 class PredictionSummary:
-    """What was predicted.
+    """The counts of `predict_file`.
 
     Attributes
     ----------
     rows : int
+        The number of predicted rows.
     risk : dict
-        Rows of each level of risk.
+        The number of rows with each level of risk.
     notes : list of str
-        What of the table the model did not know.
+        Columns and categories of the table that the model was not trained on.
     """
 
     rows: int
@@ -41,52 +39,49 @@ class PredictionSummary:
 
 @dataclass
 class Tally:
-    """Counts what is told at the end, of a whole table or of parts of it.
+    """Running counts for the summary of a table, or of a part of it.
 
     Attributes
     ----------
     rows : int
     risk : Counter
-        Rows of each level of risk.
-    new : Counter
-        By column, rows with words that training has not met.
+        The number of rows with each level of risk.
+    unseen : Counter
+        For each column, the number of rows with unseen categories.
     first : dict
-        By column, the first of these words.
+        For each column, the first unseen category.
     ignored : list of str
         Columns that the model was not trained on.
     """
 
     rows: int = 0
     risk: Counter[str] = field(default_factory=Counter)
-    new: Counter[str] = field(default_factory=Counter)
+    unseen: Counter[str] = field(default_factory=Counter)
     first: dict[str, str] = field(default_factory=dict)
     ignored: list[str] = field(default_factory=list)
 
     def add(self, other: Tally) -> None:
-        """Add what was counted of rows that follow these."""
+        """Add the counts of the rows that follow these."""
         self.rows += other.rows
         self.risk.update(other.risk)
-        self.new.update(other.new)
+        self.unseen.update(other.unseen)
         self.first = {**other.first, **self.first}
         self.ignored = list(dict.fromkeys([*self.ignored, *other.ignored]))
 
-    def plain(self) -> dict[str, Any]:
-        """Return the counts as JSON can say them."""
+    def to_dict(self) -> dict[str, Any]:
+        """Return the counts as JSON supports them."""
         return dict(vars(self))
 
     @classmethod
-    def read(cls, plain: dict[str, Any]) -> Tally:
-        """Return what `plain` gave."""
-        return cls(**{**plain, "risk": Counter(plain["risk"]), "new": Counter(plain["new"])})
+    def from_dict(cls, counts: dict[str, Any]) -> Tally:
+        """Return the tally of which `to_dict` returned the counts."""
+        return cls(**{**counts, "risk": Counter(counts["risk"]), "unseen": Counter(counts["unseen"])})
 
-    def predicted(self) -> PredictionSummary:
-        """Return what is told of these rows."""
-        risk = {level: self.risk[level] for level in RISK_LEVELS}
-        words = [
-            f'{count:,} rows have words in "{name}" that training has not met, such as "{self.first[name]}".'
-            for name, count in self.new.items()
-        ]
-        return PredictionSummary(self.rows, risk, _ignored_note(self.ignored) + words)
+    def summary(self) -> PredictionSummary:
+        """Return the summary of these rows."""
+        notes = [_ignored_note(self.ignored)] if self.ignored else []
+        notes += [unseen_note(name, count, self.first[name]) for name, count in self.unseen.items()]
+        return PredictionSummary(self.rows, {level: self.risk[level] for level in RISK_LEVELS}, notes)
 
 
 def predict_file(
@@ -109,24 +104,25 @@ def predict_file(
     ----------
     model : TableModel
     source : path
-        CSV (possibly packed), Parquet or Arrow.
+        A CSV (possibly compressed), Parquet or Arrow file.
     out : path
-        CSV (also ``.gz``), Parquet or Arrow, by its name.
+        The file to write. Its name determines the format: CSV (also ``.gz``), Parquet or Arrow.
     keep : sequence of str
-        Columns of the source that the output begins with, as they are: text if the source is CSV.
+        Columns of the source to copy to the output, before the predictions. Those of a CSV file are text.
     coverage : float, optional
-        Instead of the model's own.
+        Nominal coverage. The default is the coverage that the model was fitted with.
     strict : bool, default=False
-        Whether columns and words that the model was not trained on are refused instead of noted.
+        Whether columns and categories that the model was not trained on raise an error instead of a note.
     date_format, decimal, encoding
-        As those of `TableModel.predict`.
+        As for `TableModel.predict`.
     batch_rows : int, default=65536
+        The largest number of rows in memory.
     progress : callable, optional
-        Called with the rows done and, where the file says, the rows there are.
+        Called with the number of predicted rows and of all rows, if the file contains it, or None.
 
     Returns
     -------
-    predicted : PredictionSummary
+    summary : PredictionSummary
     """
     source, out = Path(source), Path(out)
     coverage = model.coverage if coverage is None else coverage
@@ -139,7 +135,7 @@ def predict_file(
         tally = predict_stream(
             model, stream, source, out, keep=keep, coverage=coverage, strict=strict, progress=progress
         )
-    return tally.predicted()
+    return tally.summary()
 
 
 def predict_stream(
@@ -152,7 +148,7 @@ def predict_stream(
     coverage: float,
     strict: bool,
     progress: Callable[[int, int | None], None] | None = None,
-    footer: Callable[[Tally], dict[str, str]] | None = None,
+    metadata: Callable[[Tally], dict[str, str]] | None = None,
 ) -> Tally:
     """Predict the rows of an open table, or of a part of one, into a file that appears when it is complete.
 
@@ -161,57 +157,61 @@ def predict_stream(
     model : TableModel
     stream : TableStream
     source : path
-        What it is of, for complaints.
+        The name of the table in errors.
     out : Path
     keep, coverage, strict, progress
-        As those of `predict_file`.
-    footer : callable, optional
-        From the counts to what the file is to say of itself; for Parquet files.
-
-    Returns
-    -------
-    tally : Tally
+        As for `predict_file`.
+    metadata : callable, optional
+        From the counts to metadata that are stored in the file, which must be Parquet.
     """
     check_columns(model, stream, keep, strict)
     tally = Tally(ignored=_ignored(model, stream, keep))
-    with ExitStack() as stack:
-        part = stack.enter_context(atomic_write(out))
-        writer = stack.enter_context(Writer(part, out))
+    with atomic_write(out) as part, Writer(part, out) as writer:
         for batch in stream.batches:
-            first_row = stream.first_row + tally.rows
             kept = writer.keep(batch.select(list(keep)))
-            columns = _predict_batch(model, batch, coverage, strict, first_row, tally)
-            writer.write(kept, columns)
+            frame = to_frame(batch.select(model.schema.names))
+            X = model.schema.read(frame, stream.first_row + tally.rows)
+            for name, count, first in model.schema.unseen_categories(X):
+                if strict:
+                    raise TableError(unseen_note(name, count, first))
+                tally.unseen[name] += count
+                tally.first.setdefault(name, first)
+            columns = model.predict_columns(X, coverage)
+            writer.write(kept, model.decode_dates(columns))
+            tally.risk.update(columns["risk"])
             tally.rows += batch.num_rows
             if progress is not None:
                 progress(tally.rows, stream.n_rows)
         if tally.rows == 0:
             raise TableError(f"{source} has no rows.")
-        if footer is not None:
-            writer.describe(footer(tally))
+        if metadata is not None:
+            writer.add_metadata(metadata(tally))
         writer.close()
     return tally
 
 
 def check_output(out: Path) -> None:
-    """Refuse a name that says nothing of the format, before any work is done."""
-    if not is_output(out):
+    """Raise an error for a file name that does not determine a format."""
+    if output_format(out) is None:
         raise TableError(f"cannot write {out}: its name must end in .parquet, .arrow, .csv or .csv.gz.")
 
 
 def check_columns(model: TableModel, stream: TableStream, keep: Sequence[str], strict: bool) -> None:
-    """Refuse a table without a column that is needed, or, if strict, with others that are unknown."""
+    """Raise an error for a missing column and, if strict, for columns that the model was not trained on."""
     model.schema.require_columns(stream.names)
-    for name in keep:
+    outputs = ["prediction", "std", "lower", "upper", "risk"]
+    if model.classes:
+        classes = [f"{prefix}_{name}" for name in model.classes for prefix in ("probability", "std")]
+        outputs = ["prediction", *classes, "set", "risk"]
+    for name, count in Counter(keep).items():
         if name not in stream.names:
             raise TableError(f'there is no column "{name}" to keep: {did_you_mean(name, stream.names)}')
-    outputs = _output_names(model)
-    if clash := [name for name in keep if name in outputs]:
-        raise TableError(f'"{clash[0]}" cannot be kept: a column of the output has that name.')
-    if repeated := [name for name, count in Counter(keep).items() if count > 1]:
-        raise TableError(f'"{repeated[0]}" is to be kept twice.')
-    if strict and (notes := _ignored_note(_ignored(model, stream, keep))):
-        raise TableError(notes[0])
+        if name in outputs:
+            raise TableError(f'"{name}" cannot be kept: a column of the output has that name.')
+        if count > 1:
+            raise TableError(f'"{name}" cannot be kept twice.')
+    if strict and (ignored := _ignored(model, stream, keep)):
+        raise TableError(_ignored_note(ignored))
 
 
 def _ignored(model: TableModel, stream: TableStream, keep: Sequence[str]) -> list[str]:
@@ -219,32 +219,6 @@ def _ignored(model: TableModel, stream: TableStream, keep: Sequence[str]) -> lis
     return [name for name in stream.names if name not in known]
 
 
-def _ignored_note(extra: Sequence[str]) -> list[str]:
-    listed = ", ".join(extra[:10]) + (", …" if len(extra) > 10 else "")
-    return [f"Columns that the model was not trained on: {listed}."] if extra else []
-
-
-def _output_names(model: TableModel) -> list[str]:
-    if not model.classes:
-        return ["prediction", "std", "lower", "upper", "risk"]
-    classes = [f"{word}_{name}" for name in model.classes for word in ("probability", "std")]
-    return ["prediction", *classes, "set", "risk"]
-
-
-def _predict_batch(
-    model: TableModel,
-    batch: pa.RecordBatch,
-    coverage: float,
-    strict: bool,
-    first_row: int,
-    tally: Tally,
-) -> dict[str, Any]:
-    X = model.schema.read(to_frame(batch.select(model.schema.names)), first_row)
-    for name, count, first in model.schema.unseen_categories(X):
-        tally.new[name] += count
-        tally.first.setdefault(name, first)
-        if strict:
-            raise TableError(f'the column "{name}" holds "{first}", which training has not met.')
-    columns = model.predict_columns(X, coverage)
-    tally.risk.update(columns["risk"])
-    return model.decode_dates(columns)
+def _ignored_note(names: Sequence[str]) -> str:
+    listed = ", ".join(names[:10]) + (", …" if len(names) > 10 else "")
+    return f"Columns that the model was not trained on: {listed}."

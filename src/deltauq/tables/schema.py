@@ -126,6 +126,11 @@ class Schema:
                     yield column.name, int(new.sum()), str(X[column.name][new.idxmax()])
 
 
+def unseen_note(name: str, count: int, first: str) -> str:
+    """Return a note about what `Schema.unseen_categories` yields."""
+    return f'{count:,} rows have unseen categories in "{name}", such as "{first}".'
+
+
 def learn_schema(
     frame: pd.DataFrame, notes: list[str], date_format: str | None = None, decimal: str | None = None
 ) -> Schema:
