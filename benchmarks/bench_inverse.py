@@ -1,7 +1,6 @@
-"""A search with each forward model of `table4` against one with the plain network, on two threads.
+"""A search with each forward model of `table4`, relative to the plain network, on two threads.
 
-The networks are hardly trained, which their cost does not depend on. Methods take turns, and a ratio is the
-median over the rounds.
+The networks are hardly trained, which does not change their cost. The methods take turns; ratios are medians.
 """
 
 from __future__ import annotations
@@ -54,11 +53,9 @@ def main() -> None:
             seconds[name].append(time.perf_counter() - start)
     plain = seconds["plain"][1:]
     for name, times in seconds.items():
-        ratio = statistics.median(mine / theirs for mine, theirs in zip(times[1:], plain, strict=True))
+        ratio = statistics.median(a / b for a, b in zip(times[1:], plain, strict=True))
         per_step = statistics.median(times[1:]) / STEPS
-        print(
-            f"{name:10} {1000 * per_step:6.1f} ms a step of {TARGETS} × {RESTARTS}, {ratio:.2f} times plain"
-        )
+        print(f"{name:10} {1000 * per_step:6.1f} ms per step of {TARGETS} × {RESTARTS}, {ratio:.2f} × plain")
 
 
 if __name__ == "__main__":

@@ -1,25 +1,23 @@
-"""An anchored network: its posterior against forming all pairs, masked anchors, its training step.
+"""An anchored network: its posterior against one matrix of all pairs, masked anchors, and a training step.
 
-The plain side forms the tuples [R, X - R] in blocks of as many pairs and passes them through the widened
-network. All sides run in turn, so that other load on the machine meets them alike; times are medians.
+The plain method passes the pairs [R, X - R] through a network with an input twice as wide, in blocks. The
+methods take turns, so that other load affects them equally; times are medians.
 
-A training step cannot cost less than its products: the first layer of the perceptron is a third of it and
-takes twice as many columns, which makes (4a + 3b) / (2a + 3b) = 1.25 times the products for the a = 784 * 512
-weights there and the b after it (no gradient reaches the input, so the first layer has two products a step,
-others three). Where the first layer is small, as in a convolutional network, anchoring costs next to nothing.
+The first layer of the perceptron has a = 784 * 512 weights and the other layers have b. No gradient reaches
+the input, so a training step needs two products with the first layer and three with the others. Anchoring
+doubles the first layer: a step needs at least (4a + 3b) / (2a + 3b) = 1.25 times the products. The overhead
+of a convolutional network is much smaller, because its first layer is small.
 """
 
 from __future__ import annotations
 
 import copy
-import threading
-import time
 from collections.abc import Callable
 from functools import partial
-from mmap import PAGESIZE
-from pathlib import Path
+from statistics import median
 
 import torch
+from measure import measure
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -27,18 +25,12 @@ from deltauq.core import Moments
 from deltauq.nn import MLP, Anchored, ResNet20
 
 FEATURES, WIDTHS, ROWS, ANCHORS, THREADS, REPEATS = 784, (512,) * 4, 10_000, 100, 2, 3
-BATCH, TRIALS = 128, 15
-
-
-def widened(net: Anchored) -> nn.Sequential:
-    """Return the same function of tuples as an ordinary network."""
-    stem, *rest = net.module.layers
-    return nn.Sequential(stem.wide, *rest)
+PAIRS, BATCH, TRIALS = 16_384, 128, 15
 
 
 @torch.no_grad()
 def by_pairs(network: nn.Module, anchors: Tensor, x: Tensor, pairs: int) -> Tensor:
-    """Mean and variance over anchors, all tuples formed, `pairs` of them at a time."""
+    """Return mean and variance over anchors from all pairs, in blocks of this many."""
     means, variances = [], []
     for rows in x.split(max(1, pairs // len(anchors))):
         left = anchors[:, None].expand(-1, len(rows), -1)
@@ -52,63 +44,36 @@ def by_pairs(network: nn.Module, anchors: Tensor, x: Tensor, pairs: int) -> Tens
 
 
 def by_posterior(net: Anchored, x: Tensor) -> Tensor:
-    """Mean and variance over anchors as the library gives them."""
+    """Return mean and variance of the library's posterior."""
     posterior = net.posterior(x)
     return torch.stack([posterior.mean, posterior.var])
 
 
-def resident() -> float:
-    """Megabytes of memory the process holds; 0 where the system does not say."""
-    status = Path("/proc/self/statm")
-    return int(status.read_text().split()[1]) * PAGESIZE / 1e6 if status.exists() else 0.0
-
-
-def measure(side: Callable[[], object]) -> tuple[float, float]:
-    """Seconds, and the most megabytes added as seen by a thread beside the run."""
-    before, seen, done = resident(), [0.0], threading.Event()
-
-    def watch() -> None:
-        while not done.wait(0.005):
-            seen.append(resident() - before)
-
-    threading.Thread(target=watch).start()
-    start = time.perf_counter()
-    side()
-    done.set()
-    return time.perf_counter() - start, max(seen)
-
-
-def median(values: list[float]) -> float:
-    return sorted(values)[len(values) // 2]
-
-
 def compare_posteriors() -> None:
-    """Print seconds and memory of both sides, and the memory with fewer and more anchors."""
+    """Print the time and memory of both methods, and the memory for several numbers of anchors."""
     net = Anchored(MLP(FEATURES, 1, WIDTHS), ANCHORS).eval()
     x = torch.randn(ROWS, FEATURES)
     net.set_anchors(torch.randn(ANCHORS, FEATURES))
-    network = widened(net)
-    few = by_posterior(net, x[:50])
-    pairs = next(iter(net._plans.values())).pairs(None, x.device)
-    torch.testing.assert_close(few, by_pairs(network, net.anchors, x[:50], pairs), rtol=1e-4, atol=1e-5)
-    sides = {
+    plain = MLP(2 * FEATURES, 1, WIDTHS).eval()
+    methods = {
         "posterior": partial(by_posterior, net, x),
-        "all pairs in equal blocks": partial(by_pairs, network, net.anchors, x, pairs),
+        "all pairs in blocks": partial(by_pairs, plain, net.anchors, x, PAIRS),
     }
-    runs = [[measure(side) for side in sides.values()] for _ in range(REPEATS)]
-    print(f"MLP {FEATURES}-4x512-1; {ROWS} rows, K = {ANCHORS}, {THREADS} threads, {pairs} pairs a block")
-    seconds = [median([run[k][0] for run in runs]) for k in range(len(sides))]
-    memory = [max(run[k][1] for run in runs) for k in range(len(sides))]
-    for name, s, mb in zip(sides, seconds, memory, strict=True):
+    by_posterior(net, x[:50])
+    runs = [[measure(method) for method in methods.values()] for _ in range(REPEATS)]
+    print(f"MLP {FEATURES}-4x512-1; {ROWS} rows, K = {ANCHORS}, {THREADS} threads, {PAIRS} pairs per block")
+    seconds = [median(run[k][0] for run in runs) for k in range(len(methods))]
+    memory = [max(run[k][1] for run in runs) for k in range(len(methods))]
+    for name, s, mb in zip(methods, seconds, memory, strict=True):
         print(f"{name:26}  {s:6.2f} s  {s / seconds[0]:4.2f} times  {mb:4.0f} MB more at the peak")
     for k in (10, 100, 1000):
         net.set_anchors(torch.randn(k, FEATURES), k)
-        _, mb = measure(partial(by_posterior, net, x[: 2 * pairs // k]))
+        _, mb = measure(partial(by_posterior, net, x[: 2 * PAIRS // k]))
         print(f"K = {k:4}: {mb:4.0f} MB more at the peak")
 
 
 def compare_masked(name: str, network: nn.Module, x: Tensor, n_anchors: int) -> None:
-    """Print how long a posterior takes with anchors alone, and averaged over masked anchors."""
+    """Print how long a posterior takes with anchors only, and averaged over masked anchors."""
     net = Anchored(network, n_anchors, mask=0.25).eval()
     net.set_anchors(torch.randn(n_anchors, *x.shape[1:]))
 
@@ -117,19 +82,19 @@ def compare_masked(name: str, network: nn.Module, x: Tensor, n_anchors: int) -> 
         return measure(partial(net.posterior, x))[0]
 
     runs = [(seconds(False), seconds(True)) for _ in range(REPEATS + 1)][1:]
-    plain, averaged = (median([run[k] for run in runs]) for k in range(2))
+    plain, averaged = (median(run[k] for run in runs) for k in range(2))
     print(f"{name:26}  {plain:6.2f} s plain  {averaged:6.2f} s averaged  {averaged / plain:4.2f} times")
 
 
 def training(net: nn.Module, x: Tensor, y: Tensor, loss: Callable, steps: int) -> Callable[[], None]:
-    """Return a run of training steps."""
-    optimiser = torch.optim.SGD(net.parameters(), 1e-3, momentum=0.9)
+    """Return a function that runs training steps."""
+    optimizer = torch.optim.SGD(net.parameters(), 1e-3, momentum=0.9)
 
     def run() -> None:
         for _ in range(steps):
-            optimiser.zero_grad()
+            optimizer.zero_grad()
             loss(net(x), y).backward()
-            optimiser.step()
+            optimizer.step()
 
     return run
 
@@ -139,8 +104,8 @@ def compare_steps(name: str, network: nn.Module, x: Tensor, y: Tensor, loss: Cal
     plain = training(copy.deepcopy(network), x, y, loss, steps)
     anchored = training(Anchored(network), x, y, loss, steps)
     runs = [(measure(plain)[0] / steps, measure(anchored)[0] / steps) for _ in range(TRIALS + 1)][1:]
-    ratio = median([b / a for a, b in runs])
-    times = [1e3 * median([run[k] for run in runs]) for k in range(2)]
+    ratio = median(b / a for a, b in runs)
+    times = [1e3 * median(run[k] for run in runs) for k in range(2)]
     print(f"{name:26}  {times[0]:6.2f} ms plain  {times[1]:6.2f} ms anchored  {ratio:4.2f} times")
 
 

@@ -1,7 +1,7 @@
-"""`deltauq predict` on a table of ten million rows and twenty columns: rows per second, and memory.
+"""`deltauq predict` on a table of ten million rows and twenty columns: rows per second and peak memory.
 
-A forest of 5 with K = 20 anchors. The table is written piece by piece, and predicted by a process of its own,
-whose largest memory the system tells. Another number of rows may be given: `bench_tables.py 100000`.
+The model is a forest of 5 trees with K = 20 anchors. The number of rows is an optional argument:
+`bench_tables.py 100000`.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from sklearn.ensemble import RandomForestRegressor
 from deltauq.tables import fit
 
 ROWS, COLUMNS, TRAIN, TREES, ANCHORS = 10_000_000, 20, 2_000, 5, 20
-PIECE = 100_000
-MOST_MEMORY = 1e9
+CHUNK = 100_000
+MAX_MEMORY = 1e9
 
 
 def make_rows(n: int, rng: np.random.Generator) -> pd.DataFrame:
-    """Columns of which four are discrete, and a noisy target `y`."""
+    """Return columns, four of them discrete, and a noisy target `y`."""
     X = rng.normal(size=(n, COLUMNS)).astype(np.float32)
     X[:, :4] = rng.integers(0, 5, size=(n, 4))
     frame = pd.DataFrame(X, columns=[f"x{k}" for k in range(COLUMNS)])
@@ -36,16 +36,16 @@ def make_rows(n: int, rng: np.random.Generator) -> pd.DataFrame:
 
 
 def write_table(path: Path, n: int, rng: np.random.Generator) -> None:
-    """Write n rows, never more than a piece of them in memory."""
+    """Write n rows, one chunk at a time."""
     schema = pa.Schema.from_pandas(make_rows(1, rng), preserve_index=False)
     with parquet.ParquetWriter(path, schema) as writer:
-        for start in range(0, n, PIECE):
-            frame = make_rows(min(PIECE, n - start), rng)
+        for start in range(0, n, CHUNK):
+            frame = make_rows(min(CHUNK, n - start), rng)
             writer.write_table(pa.Table.from_pandas(frame, schema, preserve_index=False))
 
 
 def predict(model: Path, table: Path, out: Path) -> tuple[float, float]:
-    """Run the command, and return its seconds and the bytes that it held at most."""
+    """Run the command and return its seconds and its peak memory in bytes."""
     command = [sys.executable, "-m", "deltauq.cli", "predict", str(model), str(table), "-o", str(out)]
     start = time.perf_counter()
     subprocess.run(command, check=True, capture_output=True)
@@ -56,7 +56,7 @@ def predict(model: Path, table: Path, out: Path) -> tuple[float, float]:
 
 
 def main(n: int = ROWS) -> None:
-    """Print rows per second and memory, and fail beyond a gigabyte."""
+    """Print rows per second and memory, and fail above one gigabyte."""
     rng = np.random.default_rng(0)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -69,9 +69,9 @@ def main(n: int = ROWS) -> None:
     assert done == n, f"{done:,} rows of {n:,} were predicted"
     print(
         f"{n:,} rows of {COLUMNS} columns ({size / 1e6:,.0f} MB), forest of {TREES}, K = {ANCHORS}: "
-        f"{seconds:,.0f} s, {n / seconds:,.0f} rows/s, {memory / 1e6:,.0f} MB of memory at most"
+        f"{seconds:,.0f} s, {n / seconds:,.0f} rows/s, {memory / 1e6:,.0f} MB of memory at the peak"
     )
-    assert memory < MOST_MEMORY, "more than a gigabyte of memory"
+    assert memory < MAX_MEMORY, "more than a gigabyte of memory"
 
 
 if __name__ == "__main__":

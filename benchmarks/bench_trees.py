@@ -1,21 +1,17 @@
-"""Mean and variance over anchors of a forest: packed trees against forming every tuple matrix.
+"""Mean and variance over the anchors of a forest: packed trees against one matrix of pairs per anchor.
 
-The plain side is timed twice: with the forest's own threads over trees, and with threads over rows as on the
-packed side, because starting the forest's threads for every anchor takes longer than the trees themselves.
-All sides run in turn, so that other load on the machine meets them alike; times are medians.
+The plain method is timed with the forest's own threads over trees and with threads over rows, because
+starting the forest's threads for every anchor takes longer than the trees. The methods take turns, so that
+other load affects them equally; times are medians.
 """
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Callable
 from functools import partial
-from mmap import PAGESIZE
-from pathlib import Path
 from unittest.mock import patch
 
 import numpy as np
+from measure import measure
 from sklearn.ensemble import RandomForestRegressor
 
 from deltauq import AnchoredRegressor
@@ -26,7 +22,7 @@ TRAIN, ROWS, ANCHORS, TREES, THREADS, REPEATS = 200, 20_000, 100, 5, 2, 7
 
 
 def make_data(n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Rows with 26 features, 14 of them discrete or rounded, and a noisy nonlinear target."""
+    """Return rows with 26 features, 14 of them discrete or rounded, and a noisy nonlinear target."""
     X = rng.normal(size=(n, 26))
     X[:, :6] = rng.integers(0, 5, size=(n, 6))
     X[:, 6:10] = rng.integers(0, 2, size=(n, 4))
@@ -36,7 +32,7 @@ def make_data(n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]
 
 
 def by_forest(model: AnchoredRegressor, X: np.ndarray) -> np.ndarray:
-    """Mean and variance over anchors, looping over them with the forest's own predict and threads."""
+    """Return mean and variance, with one call of the forest's `predict` per anchor."""
     moments = Moments()
     for anchor in model.anchors_:
         moments.update(model.estimator_.predict(np.hstack([np.broadcast_to(anchor, X.shape), X - anchor])))
@@ -44,53 +40,32 @@ def by_forest(model: AnchoredRegressor, X: np.ndarray) -> np.ndarray:
 
 
 def by_posterior(model: AnchoredRegressor, X: np.ndarray, *, packed: bool) -> np.ndarray:
-    """Mean and variance over anchors as the library gives them, with or without packed trees."""
+    """Return mean and variance of the library's posterior, with or without packed trees."""
     with patch.object(trees, "numba_available", lambda: packed):
         posterior = model.posterior(X)
     return np.stack([posterior.mean, posterior.var])
 
 
-def resident() -> float:
-    """Megabytes of memory the process holds; 0 where the system does not say."""
-    status = Path("/proc/self/statm")
-    return int(status.read_text().split()[1]) * PAGESIZE / 1e6 if status.exists() else 0.0
-
-
-def measure(side: Callable, *args: object) -> tuple[float, float]:
-    """Seconds, and the most megabytes added as seen by a thread beside the run."""
-    before, seen, done = resident(), [0.0], threading.Event()
-
-    def watch() -> None:
-        while not done.wait(0.005):
-            seen.append(resident() - before)
-
-    threading.Thread(target=watch).start()
-    start = time.perf_counter()
-    side(*args)
-    done.set()
-    return time.perf_counter() - start, max(seen)
-
-
 def main() -> None:
-    """Print seconds and memory of all sides, and how many times the packed one each takes."""
+    """Print the time and memory of all methods, and the ratio to packed trees."""
     rng = np.random.default_rng(0)
     (R, y), (X, _) = make_data(TRAIN, rng), make_data(ROWS, rng)
     forest = RandomForestRegressor(TREES, n_jobs=THREADS)
     model = AnchoredRegressor(forest, n_anchors=ANCHORS, n_jobs=THREADS, random_state=0).fit(R, y)
-    sides = {
+    methods = {
         "packed, threads over rows": partial(by_posterior, packed=True),
         "plain, threads over rows": partial(by_posterior, packed=False),
         "plain, forest.predict": by_forest,
     }
-    # Few rows, so that this compiles but leaves the memory of a full run still to be taken.
-    few = [side(model, X[:50]) for side in sides.values()]
+    # Few rows: this compiles the code without allocating the memory of a full run.
+    few = [method(model, X[:50]) for method in methods.values()]
     np.testing.assert_allclose(few, [few[0]] * len(few), rtol=1e-9)
-    runs = [[measure(side, model, X) for side in sides.values()] for _ in range(REPEATS)]
+    runs = [[measure(partial(method, model, X)) for method in methods.values()] for _ in range(REPEATS)]
     seconds, memory = np.median(runs, axis=0)[:, 0], np.max(runs, axis=0)[:, 1]
     print(
         f"forest of {TREES} on {TRAIN}x{X.shape[1]}, all pairs; {ROWS} rows, K = {ANCHORS}, {THREADS} threads"
     )
-    for name, s, mb in zip(sides, seconds, memory, strict=True):
+    for name, s, mb in zip(methods, seconds, memory, strict=True):
         print(f"{name:25}  {s:.3f} s  {s / seconds[0]:4.1f} times packed  {mb:3.0f} MB more at the peak")
 
 

@@ -1,4 +1,4 @@
-"""Many small networks at once against one after the other: 10 MLPs of 3x128 on 500 rows."""
+"""Training of many small networks at once, against one after the other: 10 MLPs of 3x128 on 500 rows."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Rows per second of an anchored perceptron on 20 columns, on a GPU where there is one, else on one core.
+"""Rows per second of an anchored perceptron on 20 columns, on a GPU if there is one, otherwise on one core.
 
-For each K two figures: rows that lie on the device, and rows that come from the host's memory, with means and
-standard deviations going back there. Each is the median of a few passes after one that does not count. One
-JSON line per figure. Another number of rows may be given: `rows_on_device.py 100000`.
+Rows are on the device or in host memory, to which means and standard deviations are then copied back. Each
+number is a median after a warm-up, printed as a JSON line. The number of rows is an optional argument:
+`rows_on_device.py 100000`.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ COLUMNS, HIDDEN, ANCHORS, BATCH, REPEATS = 20, (128, 128), (10, 100), 1_048_576,
 
 
 def predict(net: Anchored, x: Tensor, autocast: torch.dtype | None) -> None:
-    """Mean and standard deviation of rows that lie on the device of the network."""
+    """Compute mean and standard deviation of rows on the device."""
     for rows in x.split(BATCH):
         posterior = net.posterior(rows, autocast=autocast)
         torch.stack([posterior.mean, posterior.var.sqrt()])
 
 
 def predict_from_host(net: Anchored, x: Tensor, out: Tensor, autocast: torch.dtype | None) -> None:
-    """Mean and standard deviation of rows in the host's memory, written to `out` of shape (2, n)."""
+    """Compute mean and standard deviation of rows in host memory into `out` of shape (2, n)."""
     for start in range(0, len(x), BATCH):
         rows = x[start : start + BATCH].to(net.anchors.device, non_blocking=True)
         posterior = net.posterior(rows, autocast=autocast)
@@ -39,7 +39,7 @@ def predict_from_host(net: Anchored, x: Tensor, out: Tensor, autocast: torch.dty
 
 
 def seconds(call: Callable[[], None]) -> float:
-    """Return the median time of a few calls, after one that does not count."""
+    """Return the median time of a few calls after a warm-up."""
     times = []
     for _ in range(1 + REPEATS):
         start = time.perf_counter()
@@ -51,7 +51,7 @@ def seconds(call: Callable[[], None]) -> float:
 
 
 def main(n: int | None = None) -> None:
-    """Print one JSON line per number of anchors, precision, and place of the rows."""
+    """Print one JSON line per number of anchors, precision and location of the rows."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
     n = n or ROWS[device]
     name = torch.cuda.get_device_name() if device == "cuda" else "one core"
@@ -70,12 +70,12 @@ def main(n: int | None = None) -> None:
                     lambda net=net, autocast=autocast: predict_from_host(net, on_host, out, autocast)
                 ),
             }
-            for place, value in taken.items():
+            for location, value in taken.items():
                 line = {
                     "device": name,
                     "n_anchors": n_anchors,
                     "precision": "bf16" if autocast else "float32",
-                    "rows_on": place,
+                    "rows_on": location,
                     "rows": n,
                     "rows_per_second": round(n / value),
                     "torch": torch.__version__,
