@@ -251,15 +251,7 @@ def projected(layer: nn.Module, encoding: Encoding, channels: int, axis: int, li
 def decoding_weight(encoding: Encoding, weight: Tensor) -> Tensor:
     """Return the weight on tuples that gives what `weight` gives on inputs: [W, W] for [R, X - R].
 
-    Parameters
-    ----------
-    encoding : Encoding
-        Its offset must be linear in the anchors.
-    weight : tensor of shape (out, in, ...)
-
-    Returns
-    -------
-    wide : tensor of shape (out, width * in, ...)
+    The encoding's offset must be linear in the anchors.
     """
     units = torch.eye(encoding.n_anchors, dtype=torch.float64)
     factors = [float(encoding.offset(*unit.unbind())) for unit in units]

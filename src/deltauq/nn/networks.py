@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -24,7 +25,9 @@ class FourierFeatures(nn.Module):
     Parameters
     ----------
     n_in : int
+        Number of inputs.
     n_frequencies : int
+        Number of frequencies.
     scale : float
         Standard deviation of the frequencies, in radians per unit of the input.
     """
@@ -44,23 +47,25 @@ class FourierFeatures(nn.Module):
 class MLP(nn.Module):
     """A multilayer perceptron.
 
-    Its defaults are those that open the error bar of an anchored network where there is no data (the
-    experiment `gap`): two layers of ReLU rather than more of them or smoother ones, and no Fourier features.
-    What opens it furthest lies in the training: several anchors a step that agree on the data, by
-    ``anchored_loss(..., n_anchors=8, consistency=10)``.
+    Of the networks in the experiment `gap`, the defaults make the uncertainty of an anchored network grow
+    most away from the data. Training with ``anchored_loss(..., n_anchors=8, consistency=10)`` has a larger
+    effect.
 
     Parameters
     ----------
     n_in, n_out : int
+        Number of inputs and outputs.
     hidden : sequence of int, default=(128, 128)
+        Widths of the hidden layers.
     activation : {"relu", "leaky_relu", "tanh", "silu", "gelu"}
+        Nonlinearity after every hidden layer.
     n_frequencies : int, default=0
-        Random Fourier features in front, as many cosines and sines each; 0 for none. Wrapped in `Anchored`,
-        the features are what is anchored.
+        Random Fourier features of the inputs, as many cosines and sines each; 0 for none. In `Anchored`, the
+        features are anchored.
     fourier_scale : float, default=1
-        Standard deviation of the frequencies; inputs are best standardised.
+        Standard deviation of the frequencies, for standardised inputs.
     dropout : float, default=0
-        After every activation.
+        Dropout rate after every activation.
     """
 
     def __init__(
@@ -77,15 +82,9 @@ class MLP(nn.Module):
         super().__init__()
         if activation not in ACTIVATIONS:
             raise ValueError(f"activation must be one of {sorted(ACTIVATIONS)}, got {activation!r}.")
-        self.config: dict[str, Any] = {
-            "n_in": n_in,
-            "n_out": n_out,
-            "hidden": list(hidden),
-            "activation": activation,
-            "n_frequencies": n_frequencies,
-            "fourier_scale": fourier_scale,
-            "dropout": dropout,
-        }
+        fourier = {"n_frequencies": n_frequencies, "fourier_scale": fourier_scale}
+        layers_config = {"hidden": list(hidden), "activation": activation, "dropout": dropout}
+        self.config: dict[str, Any] = {"n_in": n_in, "n_out": n_out, **layers_config, **fourier}
         layers: list[nn.Module] = []
         if n_frequencies:
             layers.append(FourierFeatures(n_in, n_frequencies, fourier_scale))
@@ -104,11 +103,7 @@ class MLP(nn.Module):
 
 
 class _Block(nn.Module):
-    """Two 3x3 convolutions with batch norm, and a shortcut around them.
-
-    Where the shape changes, the shortcut is a strided 1x1 convolution, or, as option A, every other pixel
-    with zeros for the new channels.
-    """
+    """Two 3x3 convolutions with batch norm, and a shortcut; where the shape changes, a 1x1 convolution."""
 
     def __init__(self, n_in: int, n_out: int, stride: int, option_a: bool) -> None:
         super().__init__()
@@ -130,7 +125,7 @@ class _Block(nn.Module):
 
 
 class _Subsample(nn.Module):
-    """Option A: no parameters."""
+    """The shortcut without parameters (option A): every other pixel, with zeros for the new channels."""
 
     def __init__(self, n_new: int, stride: int) -> None:
         super().__init__()
@@ -151,17 +146,12 @@ class _ResNet(nn.Module):
         self.config: dict[str, Any] = {"n_classes": n_classes, "n_channels": n_channels}
         self.conv1 = nn.Conv2d(n_channels, widths[0], 3, 1, 1, bias=False)
         self.bn1 = nn.BatchNorm2d(widths[0])
-        stages = []
-        n_in = widths[0]
-        for k, width in enumerate(widths):
-            strides = [1 if k == 0 else 2] + [1] * (n_blocks - 1)
-            blocks = []
-            for stride in strides:
-                blocks.append(_Block(n_in, width, stride, option_a))
-                n_in = width
-            stages.append(nn.Sequential(*blocks))
-        self.stages = nn.Sequential(*stages)
-        self.head = nn.Linear(n_in, n_classes)
+        self.stages = nn.Sequential()
+        for n_in, width in pairwise([widths[0], *widths]):
+            first = _Block(n_in, width, 1 if not self.stages else 2, option_a)
+            others = [_Block(width, width, 1, option_a) for _ in range(n_blocks - 1)]
+            self.stages.append(nn.Sequential(first, *others))
+        self.head = nn.Linear(widths[-1], n_classes)
         for layer in self.modules():
             if isinstance(layer, nn.Conv2d):
                 nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")
@@ -179,7 +169,9 @@ class ResNet18(_ResNet):
     Parameters
     ----------
     n_classes : int, default=10
+        Number of classes.
     n_channels : int, default=3
+        Channels of the images.
     """
 
     def __init__(self, n_classes: int = 10, n_channels: int = 3) -> None:
@@ -192,7 +184,9 @@ class ResNet20(_ResNet):
     Parameters
     ----------
     n_classes : int, default=10
+        Number of classes.
     n_channels : int, default=3
+        Channels of the images.
     """
 
     def __init__(self, n_classes: int = 10, n_channels: int = 3) -> None:

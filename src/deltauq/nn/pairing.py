@@ -9,21 +9,9 @@ from deltauq.core import AnchorPrior, BalancedPrior, get_prior
 
 
 def derangement(n: int, n_sources: int, device: torch.device, copies: int = 1) -> tuple[Tensor, ...]:
-    """Pair every row with other rows: a random cycle through all of them, followed 1, 2, ... steps.
+    """Pair each of n rows with `n_sources` others: those 1, 2, ... steps further in a random cycle.
 
-    Parameters
-    ----------
-    n : int
-        Number of rows.
-    n_sources : int
-        Anchors in a tuple; below n, so that no row is its own anchor.
-    device : torch.device
-    copies : int, default=1
-        Not used: copies of a row get different anchors in a random order anyway.
-
-    Returns
-    -------
-    sources : tuple of `n_sources` int tensors of shape (n,)
+    Return one int tensor of shape (n,) for each anchor of a tuple.
     """
     # Sorting random keys, unlike `randperm`, can be captured in a CUDA graph.
     order = torch.rand(n, device=device).argsort()

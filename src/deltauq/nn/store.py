@@ -13,15 +13,7 @@ from deltauq.core import AnchorPrior, get_prior
 
 
 class AnchorStore(nn.Module):
-    """A module that stores K inputs as anchors, in its state_dict.
-
-    Parameters
-    ----------
-    n_anchors : int
-        K.
-    like : tensor
-        Determines the device and dtype.
-    """
+    """A module that stores `n_anchors` inputs as anchors in its state_dict, on the device of `like`."""
 
     anchors: Tensor
 

@@ -89,21 +89,8 @@ def draw_order(
     which is in random order already; or the batch in reverse order, as in the paper, and the rows 1, 2, ...
     steps from there.
 
-    Parameters
-    ----------
-    n : int
-        Number of rows.
-    recipe : Recipe
-    epoch : int
-    pairing : BatchPairing
-    drop_last : bool
-        Leave out an incomplete last batch, unless it is the only one. It is always left out if it is too
-        small to contain the anchors of its rows.
-
-    Returns
-    -------
-    blocks : list of one or two OrderBlock
-        All complete batches, and the incomplete one.
+    The complete batches are one block. An incomplete last one is the other, unless `drop_last`, or if it is
+    too small to contain the anchors of its rows.
     """
     generator = torch.Generator().manual_seed(derive_seed(recipe.seed, epoch))
     shuffled = torch.randperm(n, generator=generator)
@@ -126,18 +113,7 @@ def draw_order(
 
 
 class Epochs:
-    """Inputs and targets on one device, in batches.
-
-    Parameters
-    ----------
-    x : tensor of shape (n, ...)
-        Float, or uint8 images of shape (n, channels, height, width), which are divided by 255.
-    y : tensor of shape (n, ...)
-    recipe : Recipe
-    pairing : BatchPairing
-    normalise : (mean, std), optional
-        Of the channels of images in [0, 1].
-    """
+    """Inputs and targets on one device, in batches; see `fit` for the parameters."""
 
     def __init__(
         self,
@@ -197,12 +173,9 @@ def as_inputs(x: Tensor, normalise: tuple[Tensor, Tensor] | None, *, channels_la
     ----------
     x : tensor of shape (n, ...)
     normalise : (mean, std), tensors of shape (channels,), or None
+        Mean and standard deviation by which x is standardised.
     channels_last : bool
-        Store images by pixel.
-
-    Returns
-    -------
-    x : float tensor of the same shape
+        Whether images are stored channels-last.
     """
     if x.dtype == torch.uint8:
         x = x.float().div_(255)
@@ -215,17 +188,9 @@ def as_inputs(x: Tensor, normalise: tuple[Tensor, Tensor] | None, *, channels_la
 
 
 def crop_and_flip(x: Tensor, rows: Tensor, generator: torch.Generator) -> Tensor:
-    """Return images shifted by up to 4 pixels over a black border, half of them mirrored.
+    """Return these rows of images shifted by up to 4 pixels over a black border, half of them mirrored.
 
-    Parameters
-    ----------
-    x : tensor of shape (n, channels, height, width)
-    rows : int tensor of shape (m,)
-    generator : torch.Generator, on x's device
-
-    Returns
-    -------
-    images : tensor of shape (m, channels, height, width), stored by pixel
+    Images have shape (n, channels, height, width); the returned ones are stored channels-last.
     """
     height, width = x.shape[2:]
     m, device = len(rows), x.device

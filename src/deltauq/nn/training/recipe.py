@@ -1,4 +1,4 @@
-"""How a network is trained: a few plain values that a result line or a checkpoint can hold."""
+"""How a network is trained, as plain values that a result line or a checkpoint can contain."""
 
 from __future__ import annotations
 
@@ -11,42 +11,48 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-SCHEDULES = ("constant", "steps", "linear", "cosine")
-OPTIMIZERS = ("sgd", "adam", "adamw")
-AUGMENTATIONS = ("crop-flip", None)
+CHOICES = {
+    "optimizer": ("sgd", "adam", "adamw"),
+    "schedule": ("constant", "steps", "linear", "cosine"),
+    "augment": ("crop-flip", None),
+}
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """Everything that decides a training run beside the network and the data.
+    """Everything that determines a training run beside the network and the data.
 
     Attributes
     ----------
     epochs, batch_size : int
+        Number of epochs, and rows of a batch.
     optimizer : {"sgd", "adam", "adamw"}
+        Optimiser of PyTorch.
     lr, weight_decay, momentum : float
-        Momentum is for SGD.
+        Learning rate, weight decay, and the momentum of SGD.
     nesterov : bool
+        Whether SGD uses Nesterov momentum.
     schedule : {"constant", "steps", "linear", "cosine"}
-        The rate stays, is multiplied by `gamma` at every milestone, or falls to zero.
+        The learning rate is constant, multiplied by `gamma` at every milestone, or falls to zero.
     milestones : tuple of int
-        Epochs.
+        Epochs at which the rate changes, for "steps".
     gamma : float
+        Factor of the rate at a milestone.
     warmup : float
         Epochs in which the rate rises from zero, before the schedule.
     augment : {"crop-flip"} or None
-        Random crops out of a border of 4 black pixels, and mirror images.
+        Random crops with a border of 4 black pixels, and mirror images.
     mask : float
-        Probability that a batch of an anchored network sees [0, X - R], or a row of it where the network has
-        ``mask_rows=True``; 0 leaves it to the network's own.
+        Probability of masked anchors in a batch of an anchored network, or in a row if the network has
+        ``mask_rows=True``. With 0, the network's own mask is used.
     drop_last : bool
         Leave out an incomplete last batch. Several devices and CUDA graphs always do.
     precision : str
-        Lightning Fabric's word: "32-true", "bf16-mixed", ...
+        Precision of Lightning Fabric: "32-true", "bf16-mixed", ...
     compile, graph, channels_last : bool
-        Compile the network; replay a step as one CUDA graph where there is a GPU; store images by pixel.
+        Compile the network; replay a step as one CUDA graph on a GPU; store images channels-last.
     seed : int
-        Of the order of the rows, augmentation, anchors, masks and dropout.
+        Random seed of the order of the rows, augmentation, anchors, masks and dropout.
     """
 
     epochs: int = 100
@@ -80,12 +86,9 @@ class Recipe:
             raise ValueError(
                 f"epochs and batch_size must be at least 1, got {self.epochs} and {self.batch_size}."
             )
-        if self.optimizer not in OPTIMIZERS:
-            raise ValueError(f"optimizer must be one of {list(OPTIMIZERS)}, got {self.optimizer!r}.")
-        if self.schedule not in SCHEDULES:
-            raise ValueError(f"schedule must be one of {list(SCHEDULES)}, got {self.schedule!r}.")
-        if self.augment not in AUGMENTATIONS:
-            raise ValueError(f"augment must be one of {list(AUGMENTATIONS)}, got {self.augment!r}.")
+        for name, choices in CHOICES.items():
+            if getattr(self, name) not in choices:
+                raise ValueError(f"{name} must be one of {list(choices)}, got {getattr(self, name)!r}.")
         if not 0.0 <= self.mask < 1.0:
             raise ValueError(f"mask must be a probability below 1, got {self.mask}.")
         for name in ("lr", "gamma"):
@@ -109,29 +112,15 @@ class Recipe:
         return self.lr
 
     def make_optimizer(self, parameters: Iterable[Tensor], *, graphed: bool) -> torch.optim.Optimizer:
-        """Return the optimiser of these parameters, whose step is one kernel instead of one an operation.
-
-        Parameters
-        ----------
-        parameters : iterable of Parameter
-        graphed : bool
-            Whether its steps are replayed as a CUDA graph: the rate then has to be a tensor.
-        """
+        """Return the optimiser of these parameters; `graphed` if its steps are replayed as a CUDA graph."""
         parameters = list(parameters)
-        rate: float | Tensor = self.lr
-        if graphed:
-            rate = torch.tensor(self.lr, device=parameters[0].device)
+        # A graph reads the rate from a tensor.
+        rate = torch.tensor(self.lr, device=parameters[0].device) if graphed else self.lr
+        options: dict[str, Any] = {"lr": rate, "weight_decay": self.weight_decay, "fused": True}
         if self.optimizer == "sgd":
-            return torch.optim.SGD(
-                parameters,
-                lr=rate,
-                momentum=self.momentum,
-                nesterov=self.nesterov,
-                weight_decay=self.weight_decay,
-                fused=True,
-            )
+            return torch.optim.SGD(parameters, momentum=self.momentum, nesterov=self.nesterov, **options)
         kind = torch.optim.AdamW if self.optimizer == "adamw" else torch.optim.Adam
-        return kind(parameters, lr=rate, weight_decay=self.weight_decay, fused=True, capturable=graphed)
+        return kind(parameters, capturable=graphed, **options)
 
 
 def _whole(name: str, value: Any) -> int:
