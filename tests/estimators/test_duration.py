@@ -7,8 +7,8 @@ import pytest
 from sklearn.base import BaseEstimator, RegressorMixin
 
 from deltauq import AnchoredRegressor
-from deltauq.estimators import _duration
-from deltauq.estimators._duration import estimate_seconds
+from deltauq.estimators import _delta_model
+from deltauq.estimators._delta_model import estimate_seconds
 
 clock = [0.0]
 
@@ -16,7 +16,7 @@ clock = [0.0]
 @pytest.fixture(autouse=True)
 def a_clock_that_models_move(monkeypatch, request):
     if "a_slow_fit" not in request.node.name:
-        monkeypatch.setattr(_duration.time, "perf_counter", lambda: clock[0])
+        monkeypatch.setattr(_delta_model.time, "perf_counter", lambda: clock[0])
 
 
 class Slow(RegressorMixin, BaseEstimator):
@@ -55,7 +55,7 @@ def test_a_part_that_cannot_be_fitted_gives_no_estimate(error):
 
 @pytest.mark.parametrize(("limit", "warned"), [(0.0, True), (np.inf, False)])
 def test_a_slow_fit_warns_once_and_gives_the_same_model(limit, warned, monkeypatch):
-    monkeypatch.setattr(_duration, "SLOW_SECONDS", limit)
+    monkeypatch.setattr(_delta_model, "SLOW_SECONDS", limit)
     X = np.random.default_rng(0).normal(size=(300, 3))
     model = AnchoredRegressor(random_state=0, calibrate="cv").set_params(n_train_anchors=300)
     model.set_params(estimator=_tree())

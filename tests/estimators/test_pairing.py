@@ -26,12 +26,12 @@ from sklearn.tree import DecisionTreeRegressor
 from deltauq import AnchoredRegressor
 from deltauq.core import DataPrior, Difference
 from deltauq.estimators import pairing
-from deltauq.estimators._rows import TrainingRows
+from deltauq.estimators.pairing import TrainingRows
 
 
-def rows(n, d=2, weights=None):
+def rows(n, d=2):
     X = np.random.default_rng(0).normal(size=(n, d))
-    return TrainingRows(X, X[:, 0], weights, np.zeros(n, dtype=int))
+    return TrainingRows(X, X[:, 0], None, np.zeros(n, dtype=int))
 
 
 @pytest.mark.parametrize(
@@ -81,13 +81,13 @@ def test_an_anchored_forest_of_2000_rows_is_small():
 
 def test_pairs_never_take_more_than_half_a_gigabyte():
     bytes_per_pair = 8 * 2 * 1000
-    per_row = pairing.anchors_per_row(5000, 20, bytes_per_pair, None)
+    per_row = pairing.count_anchors_per_row(5000, 20, bytes_per_pair, None)
     assert 1 <= per_row < 20
     assert 5000 * per_row * bytes_per_pair <= 500_000_000
 
 
 def test_every_row_is_trained_on_however_many_there_are():
-    assert pairing.anchors_per_row(200_000, 20, 8, 10_000) == 1
+    assert pairing.count_anchors_per_row(200_000, 20, 8, 10_000) == 1
 
 
 @given(n=st.integers(1, 30), anchors=st.integers(1, 12), data=st.data())
@@ -102,15 +102,12 @@ def test_thinned_pairs_give_each_row_different_anchors_of_the_shared_ones(n, anc
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_pairs_decode_to_their_rows_in_blocks(dtype, monkeypatch):
     monkeypatch.setattr(pairing, "PAIRS_PER_BLOCK", 7)
-    data = rows(11, weights=np.arange(11.0) + 1)
+    data = rows(11)
     partners = pairing.shared_pairs(11, 11, 5, np.random.default_rng(0))
-    pairs = pairing.form_pairs(
-        data, data.X, data.weights, partners, Difference(), dtype, np.random.default_rng(0)
-    )
-    assert pairs.tuples.dtype == dtype and pairs.tuples.shape == (55, 4)
-    np.testing.assert_allclose(Difference().decode(pairs.tuples), np.repeat(data.X, 5, axis=0), rtol=1e-5)
-    np.testing.assert_allclose(pairs.tuples[:, :2], data.X[partners.reshape(-1)], rtol=1e-6)
-    np.testing.assert_allclose(pairs.weights, (np.repeat(np.arange(11), 5) + 1) * (partners.reshape(-1) + 1))
+    tuples = pairing.form_pairs(data.X, data.X, partners, Difference(), dtype, np.random.default_rng(0))
+    assert tuples.dtype == dtype and tuples.shape == (55, 4)
+    np.testing.assert_allclose(Difference().decode(tuples), np.repeat(data.X, 5, axis=0), rtol=1e-5)
+    np.testing.assert_allclose(tuples[:, :2], data.X[partners.reshape(-1)], rtol=1e-6)
 
 
 def test_a_kernel_machine_sees_ten_thousand_pairs_over_many_anchors():

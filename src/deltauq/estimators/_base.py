@@ -8,7 +8,8 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn import get_config
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, is_regressor
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
+from sklearn.model_selection import KFold, StratifiedKFold
 from sklearn.utils import check_array, check_random_state, get_tags
 from sklearn.utils._param_validation import HasMethods, Interval, InvalidParameterError, StrOptions
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
@@ -19,18 +20,17 @@ from deltauq.calibration.scaling import choose_delta, permuted_features, signifi
 from deltauq.core import Encoding, Posterior, get_encoding, get_prior
 from deltauq.core.anchors import PRIORS
 from deltauq.core.encoding import ENCODINGS
-from deltauq.estimators._delta_model import DeltaModel, Recipe
-from deltauq.estimators._readout import Readout
-from deltauq.estimators._rows import N_FOLDS, TrainingRows, folds
+from deltauq.estimators._delta_model import DeltaModel, Readout, Trainer
 from deltauq.estimators.base_estimators import (
     accepts_nan,
-    fit_plain,
     is_estimator,
     prepare_base,
     refuse_column_choices,
     seed,
     tags_of,
+    weight_keyword,
 )
+from deltauq.estimators.pairing import TrainingRows
 from deltauq.estimators.validation import (
     advise_on_nan,
     all_or_nothing,
@@ -41,6 +41,8 @@ from deltauq.estimators.validation import (
     warn_if_alone,
 )
 from deltauq.utils.formatting import ShortRepr, shown
+
+N_FOLDS = 5
 
 
 class BaseAnchored(ShortRepr, MetaEstimatorMixin, BaseEstimator):
@@ -90,27 +92,27 @@ class BaseAnchored(ShortRepr, MetaEstimatorMixin, BaseEstimator):
         """Return the base estimator used when none is given."""
         raise NotImplementedError
 
-    def _read_target(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
-        """Return the target to train on, the stratum of each row, and fitted attributes to set."""
+    def _read_target(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the target to train on and the stratum of each row; set what describes the target."""
         raise NotImplementedError
 
-    def _readout(self) -> Readout:
-        """Return how predictions of the base estimator become numbers."""
-        raise NotImplementedError
-
-    def _center_outputs(self, plain: BaseEstimator, X: np.ndarray) -> np.ndarray:
-        """Return the outputs of the model without anchors, of shape (n, o)."""
+    def _outputs(self, estimator: BaseEstimator, X: np.ndarray) -> np.ndarray:
+        """Return the predictions of a fitted estimator as numbers, of shape (n, o)."""
         raise NotImplementedError
 
     def _observed_outputs(self, y: np.ndarray) -> np.ndarray:
         """Return the targets in the form of the outputs, of shape (n, o)."""
         raise NotImplementedError
 
-    def _fold_strata(self, data: TrainingRows) -> np.ndarray:
-        """Return what folds of the training rows are stratified by, of shape (n,)."""
-        raise NotImplementedError
+    def _can_pack(self, estimator: BaseEstimator) -> bool:
+        """Return whether the outputs of trees need no further step."""
+        return True
 
-    def _fit_readout(self, recipe: Recipe, data: TrainingRows, rng: np.random.Generator) -> None:
+    def _readout(self) -> Readout:
+        """Return the function that computes outputs for tuples."""
+        return self._outputs
+
+    def _fit_readout(self, trainer: Trainer, data: TrainingRows, rng: np.random.Generator) -> None:
         """Fit what the readout needs beyond the base estimator; nothing by default."""
 
     # -- fitting -----------------------------------------------------------------------------------
@@ -140,23 +142,23 @@ class BaseAnchored(ShortRepr, MetaEstimatorMixin, BaseEstimator):
             self._check_base(self._base())
             data = self._read(X, y, sample_weight, self._route(fit_params))
             random_state = check_random_state(self.random_state)
-            recipe = self._recipe(random_state)
-            refuse_means_of_nan(recipe.prior, data.X)
+            trainer = self._trainer(random_state)
+            refuse_means_of_nan(trainer.prior, data.X)
             rng = np.random.default_rng(random_state.randint(np.iinfo(np.int32).max))
             train_rng, readout_rng, fold_rng = rng.spawn(3)
-            self.encoding_ = recipe.encoding
+            self.encoding_ = trainer.encoding
             # Calibration fits N_FOLDS times on all folds but one: with this fit, the work of N_FOLDS fits.
             n_fits = N_FOLDS if self.calibrate == "cv" else 1
-            model = _train(recipe, data, train_rng, n_fits)
+            model = _train(trainer, data, train_rng, n_fits)
             self.estimator_, self.anchors_ = model.estimator, model.anchors
             warn_if_alone(self.anchors_)
-            self._fit_readout(recipe, data, readout_rng)
+            self._fit_readout(trainer, data, readout_rng)
             plain = seed(self._base(), random_state)
             if self.center == "estimator":
                 self.center_ = fit_plain(plain, data)
             self.scale_, self.delta_ = 1.0, 0.0
             if self.calibrate == "cv":
-                self.scale_, self.delta_ = self._fit_scale(recipe, model, plain, data, fold_rng)
+                self.scale_, self.delta_ = self._fit_scale(trainer, model, plain, data, fold_rng)
             elif self.calibrate is not None:
                 self.scale_ = float(self.calibrate)
         return self
@@ -188,9 +190,7 @@ class BaseAnchored(ShortRepr, MetaEstimatorMixin, BaseEstimator):
         X, y = validate_input(self, X, y)
         if y.ndim > 1 and y.shape[1] == 1:
             y = column_or_1d(y, warn=True)
-        y, strata, attributes = self._read_target(y)
-        for name, value in attributes.items():
-            setattr(self, name, value)
+        y, strata = self._read_target(y)
         if sample_weight is None:
             return TrainingRows(X, y, None, strata, metadata)
         weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
@@ -199,11 +199,11 @@ class BaseAnchored(ShortRepr, MetaEstimatorMixin, BaseEstimator):
             raise ValueError(f"sample_weight is zero but for {len(kept)} row(s): at least two are needed.")
         return TrainingRows(X, y, weights, strata, metadata).take(kept)
 
-    def _recipe(self, random_state: np.random.RandomState) -> Recipe:
+    def _trainer(self, random_state: np.random.RandomState) -> Trainer:
         anchors = self.anchors
         if not isinstance(anchors, str) and not hasattr(anchors, "draw"):
             anchors = self._check_anchors(anchors)
-        return Recipe(
+        return Trainer(
             base=prepare_base(self._base(), random_state),
             encoding=get_encoding(self.encoding),
             prior=get_prior(anchors),
@@ -214,7 +214,7 @@ class BaseAnchored(ShortRepr, MetaEstimatorMixin, BaseEstimator):
 
     def _fit_scale(
         self,
-        recipe: Recipe,
+        trainer: Trainer,
         model: DeltaModel,
         plain: BaseEstimator,
         data: TrainingRows,
@@ -226,15 +226,16 @@ class BaseAnchored(ShortRepr, MetaEstimatorMixin, BaseEstimator):
         def fold_errors(
             train: np.ndarray, test: np.ndarray, fold_rng: np.random.Generator
         ) -> tuple[np.ndarray, np.ndarray]:
-            fold = recipe.train(data.take(train), fold_rng)
+            fold = trainer.train(data.take(train), fold_rng)
             posterior = self._posterior_of(fold, data.X[test])
             mean = posterior.mean
             if self.center == "estimator":
-                mean = self._center_outputs(fit_plain(plain, data.take(train)), data.X[test])
+                mean = self._outputs(fit_plain(plain, data.take(train)), data.X[test])
             typical = typical_std(self._posterior_of(fold, inputs))
             return np.abs(self._observed_outputs(data.y[test]) - mean), significant_std(posterior) / typical
 
-        rows, results = self._over_folds(fold_errors, self._fold_strata(data), rng)
+        strata = data.strata if is_classifier(self) else np.zeros(len(data), dtype=int)
+        rows, results = self._over_folds(fold_errors, strata, rng)
         errors, std = (np.concatenate(parts)[np.argsort(rows)] for parts in zip(*results, strict=True))
         delta = choose_delta(errors, std, data.weights)
         scale = np.sqrt(np.average((errors / (std + delta)) ** 2, axis=0, weights=data.weights))
@@ -255,7 +256,7 @@ class BaseAnchored(ShortRepr, MetaEstimatorMixin, BaseEstimator):
             The test rows of all folds, one fold after the other.
         results : list of what the task returned, one per fold
         """
-        splits = list(folds(strata, rng))
+        splits = _folds(strata, rng)
         calls = (
             delayed(task)(train, test, child)
             for (train, test), child in zip(splits, rng.spawn(len(splits)), strict=True)
@@ -290,14 +291,20 @@ class BaseAnchored(ShortRepr, MetaEstimatorMixin, BaseEstimator):
             result = self._posterior_of(model, X, return_samples)
             mean, var, samples = result.mean, result.var, result.samples
             if hasattr(self, "center_"):
-                mean = self._center_outputs(self.center_, X)
-        if is_regressor(self) and self._single_output:
+                mean = self._outputs(self.center_, X)
+        if not is_classifier(self) and self._single_output:
             samples = None if samples is None else samples[..., 0]
             return Posterior(mean[:, 0], var[:, 0], samples=samples)
         return Posterior(mean, var, samples=samples)
 
     def _posterior_of(self, model: DeltaModel, X: np.ndarray, keep_samples: bool = False) -> Posterior:
-        return model.posterior(X, self._readout(), keep_samples=keep_samples, n_jobs=self.n_jobs)
+        return model.posterior(
+            X,
+            self._readout(),
+            fast=self._can_pack(model.estimator),
+            keep_samples=keep_samples,
+            n_jobs=self.n_jobs,
+        )
 
     def set_anchors(self, anchors: Any) -> Self:
         """Replace the anchors used to predict, without training again; `scale_` and `delta_` are kept.
@@ -389,14 +396,35 @@ class BaseAnchored(ShortRepr, MetaEstimatorMixin, BaseEstimator):
         return dict(process_routing(self, "fit", **fit_params).estimator.fit)
 
 
-def _train(recipe: Recipe, data: TrainingRows, rng: np.random.Generator, n_fits: int) -> DeltaModel:
+def _train(trainer: Trainer, data: TrainingRows, rng: np.random.Generator, n_fits: int) -> DeltaModel:
     """Train; the error for a base estimator that predicts one output only says what to do."""
     try:
-        return recipe.train(data, rng, n_fits=n_fits)
+        return trainer.train(data, rng, n_fits=n_fits)
     except ValueError as error:
         if data.y.ndim == 1 or "1d array" not in str(error):
             raise
         raise ValueError(
-            f"y has {data.y.shape[1]} outputs, but {type(recipe.base).__name__} predicts one: wrap it in "
+            f"y has {data.y.shape[1]} outputs, but {type(trainer.base).__name__} predicts one: wrap it in "
             "MultiOutputRegressor or MultiOutputClassifier."
         ) from error
+
+
+def fit_plain(estimator: BaseEstimator, data: TrainingRows) -> BaseEstimator:
+    """Fit a clone of the model without anchors."""
+    keywords = dict(data.metadata)
+    if data.weights is not None:
+        keywords[weight_keyword(estimator)] = data.weights
+    return clone(estimator).fit(data.X, data.y, **keywords)
+
+
+def _folds(strata: np.ndarray, rng: np.random.Generator) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Return train and test rows of up to five stratified folds.
+
+    A stratum with fewer rows than five lowers the number of folds, so that every training part contains it.
+    With a stratum of a single row this is impossible, and the folds are not stratified.
+    """
+    seed = int(rng.integers(2**31))
+    smallest = int(np.unique(strata, return_counts=True)[1].min())
+    splitter = StratifiedKFold if smallest >= 2 else KFold
+    n_folds = min(N_FOLDS, smallest if smallest >= 2 else len(strata))
+    return list(splitter(n_folds, shuffle=True, random_state=seed).split(strata[:, None], strata))

@@ -1,43 +1,57 @@
-"""A base model trained on tuples, with the anchors it predicts by."""
+"""Training of a base estimator on pairs of rows and anchors, and prediction under every anchor."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
 from joblib import effective_n_jobs
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import BaseEstimator, clone, is_classifier
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import hinge_loss, log_loss, mean_squared_error
 from sklearn.utils.parallel import Parallel, delayed
+from sklearn.utils.validation import _check_method_params
 
 from deltauq.core import AnchorPrior, Encoding, Posterior, StreamingPosterior
-from deltauq.estimators import pairing, trees
-from deltauq.estimators._duration import warn_if_slow
-from deltauq.estimators._epochs import fit_by_epochs
-from deltauq.estimators._readout import Readout
-from deltauq.estimators._rows import TrainingRows
+from deltauq.core.anchors import draw_rows
+from deltauq.estimators import pairing
 from deltauq.estimators.base_estimators import (
+    accepts,
     is_kernel_machine,
     limit_leaves,
     max_pairs,
+    packable,
     trains_by_epochs,
     weight_keyword,
 )
+from deltauq.estimators.pairing import TrainingRows
 
 ROWS_PER_CALL = 16_384
 KERNEL_ROWS_PER_CALL = 2_048
 PACKED_ROWS_PER_BLOCK = 1_000_000
 BYTES_PER_CALL = 64_000_000
+MIN_TIMED_PAIRS = 20_000
+"""The time of a fit on fewer pairs is not estimated."""
+TIMED_SHARES = (256, 64)
+"""The time is estimated from fits on a 256th and a 64th of the pairs."""
+SLOW_SECONDS = 120.0
 
+Readout = Callable[[BaseEstimator, np.ndarray], np.ndarray]
+"""Returns the outputs, of shape (m, o), of a fitted base estimator for tuples of shape (m, width * d)."""
 
-_PACKED: WeakKeyDictionary[BaseEstimator, trees.PackedTrees] = WeakKeyDictionary()
-"""Packed trees of fitted bases, kept outside them: prediction must not change an estimator."""
+_PACKED: WeakKeyDictionary[BaseEstimator, Any] = WeakKeyDictionary()
+"""Packed trees of fitted base estimators, which prediction itself must not change."""
 
 
 @dataclass(frozen=True)
-class Recipe:
-    """How a Δ-model is made: the constructor's words, resolved."""
+class Trainer:
+    """Trains clones of a base estimator on pairs; see the parameters of `AnchoredRegressor`."""
 
     base: BaseEstimator
     encoding: Encoding
@@ -47,29 +61,30 @@ class Recipe:
     pairing: str
 
     def train(self, data: TrainingRows, rng: np.random.Generator, *, n_fits: int = 0) -> DeltaModel:
-        """Train a clone of the base on tuples of rows and anchors.
+        """Train a clone of the base estimator.
 
-        With `n_fits`, warn first if so many fits like this one are slow.
+        With `n_fits`, warn first if that many fits like this one take long.
         """
         train_rng, predict_rng = rng.spawn(2)
         base = clone(self.base)
         if self.n_train_anchors == "auto":
             limit_leaves(base)
-        anchors, weights = pairing.draw_train_anchors(data, self.prior, self._n_pool(base, data), train_rng)
+        n_anchors = self._count_drawn_anchors(data)
+        anchors, weights = pairing.draw_train_anchors(data, self.prior, n_anchors, train_rng)
         if trains_by_epochs(base):
-            fit_by_epochs(base, data, anchors, weights, self.encoding, train_rng)
+            self._fit_by_epochs(base, data, anchors, weights, train_rng)
         else:
             self._fit_on_pairs(base, data, anchors, weights, train_rng, n_fits)
-        chosen = pairing.choose_anchors(anchors, weights, self.n_anchors, predict_rng)
-        return DeltaModel(base, self.encoding, chosen)
+        drawn = pairing.draw_prediction_anchors(anchors, weights, self.n_anchors, predict_rng)
+        return DeltaModel(base, self.encoding, drawn)
 
-    def _n_pool(self, base: BaseEstimator, data: TrainingRows) -> int:
-        """Return how many anchors training draws on: M shared ones, or a row's worth of choice each."""
-        support = self.prior.support(data.X)
-        if self.pairing == "random" or (trains_by_epochs(base) and self.n_train_anchors == "auto"):
+    def _count_drawn_anchors(self, data: TrainingRows) -> int:
+        """Return how many anchors are drawn for training: M, or as many as rows if each row has its own."""
+        if self.pairing == "random" or (trains_by_epochs(self.base) and self.n_train_anchors == "auto"):
             n_anchors = len(data)
         else:
-            n_anchors = pairing.count_train_anchors(len(data), self.n_train_anchors, base)
+            n_anchors = pairing.count_train_anchors(len(data), self.n_train_anchors, self.base)
+        support = self.prior.support(data.X)
         return n_anchors if support is None else min(n_anchors, support)
 
     def _fit_on_pairs(
@@ -81,35 +96,145 @@ class Recipe:
         rng: np.random.Generator,
         n_fits: int,
     ) -> None:
-        # Trees cast to float32 themselves; doing it while pairing saves them a copy of everything.
-        dtype = np.float32 if trees.packable(base) else np.float64
+        """Fit on all pairs at once."""
+        n = len(data)
+        # Trees cast to float32 themselves; with float32 tuples they need no copy.
+        dtype = np.float32 if packable(base) else np.float64
         bytes_per_pair = self.encoding.width * data.X.shape[1] * np.dtype(dtype).itemsize
         most = max_pairs(base) if self.n_train_anchors == "auto" else None
-        wanted = pairing.count_train_anchors(len(data), self.n_train_anchors, base)
         if self.pairing == "random":
-            per_row = pairing.anchors_per_row(len(data), wanted, bytes_per_pair, most)
-            partners = pairing.random_pairs(len(data), len(anchors), weights, per_row, rng)
-            weights = None  # the draw has taken them into account
+            wanted = pairing.count_train_anchors(n, self.n_train_anchors, base)
+            per_row = pairing.count_anchors_per_row(n, wanted, bytes_per_pair, most)
+            partners = pairing.random_pairs(n, len(anchors), weights, per_row, rng)
+            weights = None  # anchors were drawn by weight
         else:
-            per_row = pairing.anchors_per_row(len(data), len(anchors), bytes_per_pair, most)
-            partners = pairing.shared_pairs(len(data), len(anchors), per_row, rng)
-        pairs = pairing.form_pairs(data, anchors, weights, partners, self.encoding, dtype, rng)
-        keywords = data.metadata_of(pairs.rows)
-        if pairs.weights is not None:
-            keywords[weight_keyword(base)] = pairs.weights
-        targets = data.y[pairs.rows]
+            per_row = pairing.count_anchors_per_row(n, len(anchors), bytes_per_pair, most)
+            partners = pairing.shared_pairs(n, len(anchors), per_row, rng)
+        tuples = pairing.form_pairs(data.X, anchors, partners, self.encoding, dtype, rng)
+        rows = np.repeat(np.arange(n), per_row)
+        keywords = data.metadata_of(rows)
+        if data.weights is not None:
+            of_anchors = 1.0 if weights is None else weights[partners.reshape(-1)]
+            keywords[weight_keyword(base)] = data.weights[rows] * of_anchors
+        y = data.y[rows]
         if n_fits:
-            warn_if_slow(base, pairs.tuples, targets, keywords, n_fits)
-        base.fit(pairs.tuples, targets, **keywords)
+            warn_if_slow(base, tuples, y, keywords, n_fits)
+        base.fit(tuples, y, **keywords)
+
+    def _fit_by_epochs(
+        self,
+        base: BaseEstimator,
+        data: TrainingRows,
+        anchors: np.ndarray,
+        anchor_weights: np.ndarray | None,
+        rng: np.random.Generator,
+    ) -> None:
+        """Fit by `partial_fit`, with another random anchor for every row in every epoch.
+
+        Stops by the `max_iter`, `tol` and `n_iter_no_change` of the base estimator, applied to the training
+        loss.
+        """
+        params = base.get_params(deep=False)
+        max_iter, tol, patience = params["max_iter"], params.get("tol"), params.get("n_iter_no_change", 5)
+        keywords: dict[str, Any] = {}
+        if is_classifier(base) and accepts(base.partial_fit, "classes"):
+            # A multilabel estimator identifies its labels by column.
+            keywords["classes"] = np.unique(data.y) if data.y.ndim == 1 else np.arange(data.y.shape[1])
+
+        def epoch() -> tuple[TrainingRows, np.ndarray]:
+            # Estimators with a fixed seed shuffle every epoch in the same way, so rows are shuffled here.
+            shuffled = data.take(rng.permutation(len(data)))
+            partners = draw_rows(len(anchors), len(data), rng, anchor_weights)
+            blocks = pairing.anchor_tuple(anchors, partners, self.encoding, rng)
+            return shuffled, self.encoding.encode(shuffled.X, *blocks)
+
+        scored = epoch()
+        best, stale = np.inf, 0
+        for _ in range(max_iter):
+            rows, tuples = epoch()
+            if rows.weights is not None:
+                keywords["sample_weight"] = rows.weights
+            base.partial_fit(tuples, rows.y, **keywords, **rows.metadata)
+            loss = _training_loss(base, *scored)
+            stale = stale + 1 if tol is not None and loss > best - tol else 0
+            best = min(best, loss)
+            if stale > patience:
+                return
+        if tol is not None:
+            warnings.warn(
+                f"{type(base).__name__} reached max_iter={max_iter} epochs before its loss settled.",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+
+
+def _training_loss(base: BaseEstimator, rows: TrainingRows, tuples: np.ndarray) -> float:
+    """Return the loss that the estimator computed in the last epoch, or else its loss on these tuples."""
+    if hasattr(base, "loss_"):
+        return float(base.loss_)
+    if not is_classifier(base):
+        return float(mean_squared_error(rows.y, base.predict(tuples), sample_weight=rows.weights))
+    loss, method = (
+        (log_loss, base.predict_proba)
+        if hasattr(base, "predict_proba")
+        else (hinge_loss, base.decision_function)
+    )
+    return float(loss(rows.y, method(tuples), sample_weight=rows.weights, labels=base.classes_))
+
+
+def warn_if_slow(
+    base: BaseEstimator, tuples: np.ndarray, y: np.ndarray, keywords: dict[str, Any], n_fits: int
+) -> None:
+    """Warn if `n_fits` fits on these tuples will take more than two minutes."""
+    seconds = n_fits * estimate_seconds(base, tuples, y, keywords)
+    if seconds < SLOW_SECONDS:
+        return
+    duration = f"{seconds / 60:.0f} minutes" if seconds < 5400 else f"{seconds / 3600:.0f} hours"
+    warnings.warn(
+        f"Training {type(base).__name__} on {len(tuples):,} pairs of rows and anchors will take about "
+        f"{duration}. A smaller n_train_anchors makes fewer pairs.",
+        UserWarning,
+        stacklevel=2,
+    )
+
+
+def estimate_seconds(
+    base: BaseEstimator, tuples: np.ndarray, y: np.ndarray, keywords: dict[str, Any]
+) -> float:
+    """Return about how many seconds a fit takes, or zero if it is short or no estimate is possible.
+
+    Two small parts are timed, and the growth between them, at most quadratic, is extrapolated. The second
+    part is not timed if the first is so fast that even twice its time per pair makes a short fit; the cost
+    of kernel machines grows faster than that.
+    """
+    if len(tuples) < MIN_TIMED_PAIRS:
+        return 0.0
+    order = np.random.default_rng(0).permutation(len(tuples))
+    seconds = []
+    # A part may lack what the estimator needs, such as a class, and estimators raise errors of many types.
+    with warnings.catch_warnings(), suppress(Exception):
+        warnings.simplefilter("ignore")  # the fit on all pairs raises its warnings again
+        for share in TIMED_SHARES:
+            part = order[: len(tuples) // share]
+            part_keywords = _check_method_params(tuples, keywords, indices=part)
+            start = time.perf_counter()
+            clone(base).fit(tuples[part], y[part], **part_keywords)
+            seconds.append(time.perf_counter() - start)
+            if 2 * share * seconds[-1] < SLOW_SECONDS / 5 and not is_kernel_machine(base):
+                return 0.0
+    if len(seconds) < len(TIMED_SHARES):
+        return 0.0
+    growth = np.log(seconds[1] / seconds[0]) / np.log(TIMED_SHARES[0] / TIMED_SHARES[1])
+    return float(seconds[1] * TIMED_SHARES[1] ** np.clip(growth, 0.0, 2.0))
 
 
 @dataclass(frozen=True)
 class DeltaModel:
-    """A fitted base, its encoding and its anchors.
+    """A fitted base estimator, its encoding and its anchors.
 
     Attributes
     ----------
-    estimator : fitted scikit-learn estimator over tuples
+    estimator : scikit-learn estimator, fitted on tuples
     encoding : Encoding
     anchors : float64 array of shape (K, d)
     """
@@ -119,14 +244,22 @@ class DeltaModel:
     anchors: np.ndarray
 
     def posterior(
-        self, X: np.ndarray, readout: Readout, *, keep_samples: bool = False, n_jobs: int | None = None
+        self,
+        X: np.ndarray,
+        readout: Readout,
+        *,
+        fast: bool = True,
+        keep_samples: bool = False,
+        n_jobs: int | None = None,
     ) -> Posterior:
         """Predict under every anchor and return the moments.
 
         Parameters
         ----------
         X : float array of shape (n, d)
-        readout : Readout
+        readout : callable
+        fast : bool, default=True
+            Whether packed trees give the outputs of the readout.
         keep_samples : bool, default=False
         n_jobs : int or None
             Threads, each with its own blocks of rows.
@@ -136,16 +269,17 @@ class DeltaModel:
         posterior : Posterior with outputs of shape (n, o)
         """
         n_jobs = effective_n_jobs(n_jobs)
-        packed = self._packed(readout)
-        most = PACKED_ROWS_PER_BLOCK if packed is not None else self._rows_per_call()
+        packed = self._packed_trees() if fast else None
+        most = self._rows_per_call() if packed is None else PACKED_ROWS_PER_BLOCK
         size = max(1, min(most, -(-len(X) // n_jobs)))
-
-        blocks, times = self._anchor_tuples(distinct=not keep_samples)
+        blocks, times = self._anchor_blocks(distinct=not keep_samples)
 
         def block_posterior(rows: np.ndarray) -> Posterior:
             stream = StreamingPosterior(keep_samples=keep_samples)
             outputs = (
-                self._plain(rows, blocks, readout) if packed is None else self._fast(rows, blocks, packed)
+                self._outputs(rows, blocks, readout)
+                if packed is None
+                else self._packed_outputs(rows, blocks, packed)
             )
             for output, count in zip(outputs, times, strict=True):
                 stream.update(output, count)
@@ -155,10 +289,10 @@ class DeltaModel:
         threads = Parallel(n_jobs=n_jobs, prefer="threads", require="sharedmem")
         return _concatenate(threads(delayed(block_posterior)(rows) for rows in parts))
 
-    def _anchor_tuples(self, distinct: bool) -> tuple[list[np.ndarray], list[int]]:
-        """Return the blocks of the anchor tuples, and how often each tuple counts.
+    def _anchor_blocks(self, distinct: bool) -> tuple[list[np.ndarray], list[int]]:
+        """Return the anchors of every tuple, and how often each tuple counts.
 
-        Anchors repeat where there are fewer of them than K; asking the base once is enough.
+        Anchors repeat if there are fewer than K different ones; predicting once under each is enough.
         """
         blocks = self.encoding.tuples(self.anchors)
         joined = np.hstack(blocks)
@@ -170,28 +304,28 @@ class DeltaModel:
         order = np.argsort(first)
         return [block[first[order]] for block in blocks], counts[order].tolist()
 
-    def _packed(self, readout: Readout) -> trees.PackedTrees | None:
-        """Return the trees laid out for the fast path, where there is one."""
-        form_known = type(self.encoding).encode is Encoding.encode
-        if not (form_known and trees.packable(self.estimator) and trees.numba_available()):
+    def _packed_trees(self) -> Any:
+        """Return the trees packed for the fast path, or None if there is no fast path."""
+        known_encoding = type(self.encoding).encode is Encoding.encode
+        if not (known_encoding and packable(self.estimator)):
             return None
-        if not readout.reads_trees(self.estimator):
+        try:
+            from deltauq.estimators.packed_trees import PackedTrees
+        except ImportError:  # numba is missing, or does not fit the installed NumPy
             return None
         if self.estimator not in _PACKED:
             n_anchor_columns = self.encoding.n_anchors * self.anchors.shape[1]
-            _PACKED[self.estimator] = trees.PackedTrees(self.estimator, n_anchor_columns)
+            _PACKED[self.estimator] = PackedTrees(self.estimator, n_anchor_columns)
         return _PACKED[self.estimator]
 
-    def _fast(
-        self, X: np.ndarray, blocks: list[np.ndarray], packed: trees.PackedTrees
-    ) -> Iterator[np.ndarray]:
+    def _packed_outputs(self, X: np.ndarray, blocks: list[np.ndarray], packed: Any) -> Iterator[np.ndarray]:
         X = np.ascontiguousarray(X)
         for parts in zip(*blocks, strict=True):
             offset = self.encoding.offset(*(part[None] for part in parts))[0]
             yield packed.outputs(X, np.concatenate(parts), offset)
 
-    def _plain(self, X: np.ndarray, blocks: list[np.ndarray], readout: Readout) -> Iterator[np.ndarray]:
-        """Yield the outputs anchor by anchor, several anchors to a call of the base where rows are few."""
+    def _outputs(self, X: np.ndarray, blocks: list[np.ndarray], readout: Readout) -> Iterator[np.ndarray]:
+        """Yield the outputs anchor by anchor; if rows are few, several anchors share a call."""
         n, k = len(X), len(blocks[0])
         per_call = max(1, self._rows_per_call() // n)
         for start in range(0, k, per_call):
@@ -208,8 +342,6 @@ class DeltaModel:
 
 def _concatenate(parts: list[Posterior]) -> Posterior:
     """Join the posteriors of blocks of rows."""
-    if len(parts) == 1:
-        return parts[0]
     samples = None
     if parts[0].samples is not None:
         samples = np.concatenate([part.samples for part in parts], axis=1)

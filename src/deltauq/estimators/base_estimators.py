@@ -9,8 +9,9 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn import get_config
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import BaseEstimator, clone, is_classifier
 from sklearn.compose import ColumnTransformer
 from sklearn.ensemble import (
     BaggingClassifier,
@@ -24,24 +25,24 @@ from sklearn.gaussian_process import GaussianProcessClassifier, GaussianProcessR
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.pipeline import Pipeline
 from sklearn.svm import SVC, SVR, NuSVC, NuSVR
+from sklearn.tree import (
+    DecisionTreeClassifier,
+    DecisionTreeRegressor,
+    ExtraTreeClassifier,
+    ExtraTreeRegressor,
+)
 from sklearn.utils import ClassifierTags, RegressorTags, Tags, TargetTags, get_tags
 from sklearn.utils.validation import has_fit_parameter
-
-from deltauq.estimators._rows import TrainingRows
 
 SVMS = (SVC, SVR, NuSVC, NuSVR)
 MAX_SVM_PAIRS = 10_000
 CUBIC_MACHINES = (GaussianProcessClassifier, GaussianProcessRegressor, KernelRidge)
 MAX_CUBIC_PAIRS = 2_000
 """Their cost grows with the cube: 10,000 pairs would take a Gaussian process the better part of an hour."""
+TREES = (DecisionTreeRegressor, DecisionTreeClassifier, ExtraTreeRegressor, ExtraTreeClassifier)
 REGRESSION_FORESTS = (RandomForestRegressor, ExtraTreesRegressor)
-FORESTS = (
-    *REGRESSION_FORESTS,
-    RandomForestClassifier,
-    ExtraTreesClassifier,
-    BaggingRegressor,
-    BaggingClassifier,
-)
+TREE_FORESTS = (*REGRESSION_FORESTS, RandomForestClassifier, ExtraTreesClassifier)
+FORESTS = (*TREE_FORESTS, BaggingRegressor, BaggingClassifier)
 MIN_PAIRS_PER_LEAF = 3
 """`forest-study`: a third of the size at about the same errors. Classifiers keep theirs: NLL suffers."""
 ESTIMATOR_METHODS = ("get_params", "set_params", "fit")
@@ -79,14 +80,6 @@ def prepare_base(estimator: BaseEstimator, random_state: np.random.RandomState) 
         # Its folds would split pairs, not rows; AnchoredClassifier fits probabilities in folds of rows.
         _last_step(base).set_params(probability=False)
     return base
-
-
-def fit_plain(plain: BaseEstimator, data: TrainingRows) -> BaseEstimator:
-    """Fit a clone of the model without anchors."""
-    keywords = dict(data.metadata)
-    if data.weights is not None:
-        keywords[weight_keyword(plain)] = data.weights
-    return clone(plain).fit(data.X, data.y, **keywords)
 
 
 def class_weight_of(base: BaseEstimator) -> Any:
@@ -292,3 +285,60 @@ def _switch_off_internal_validation(part: BaseEstimator) -> None:
 
 def _warn(message: str) -> None:
     warnings.warn(message, UserWarning, stacklevel=2)
+
+
+# -- trees -----------------------------------------------------------------------------------------
+
+
+def packable(estimator: object) -> bool:
+    """Return whether `tree_outputs` and `PackedTrees` can replace the estimator's own prediction.
+
+    Only the exact types qualify, because a subclass may override how it predicts.
+    """
+    return type(estimator) in TREES + TREE_FORESTS
+
+
+def tree_outputs(estimator: Any, Z: ArrayLike) -> np.ndarray:
+    """Return the outputs of a packable estimator for tuples.
+
+    The trees are added in their order. A forest's own ``predict`` adds them in the order in which its threads
+    finish, so that its last bits may differ from call to call.
+
+    Parameters
+    ----------
+    estimator : fitted tree or forest
+    Z : array-like of shape (m, c + d)
+        Tuples; they are cast to float32 once.
+
+    Returns
+    -------
+    array of shape (m, n_outputs)
+        Predicted values, or class probabilities with the classes of several targets side by side.
+    """
+    trees, Z32 = trees_of(estimator), to_float32(Z)
+    total = np.zeros((Z32.shape[0], sum(count_tree_outputs(trees[0]))))
+    for tree in trees:
+        if is_classifier(tree):
+            proba = tree.predict_proba(Z32, check_input=False)
+            total += np.hstack(proba) if isinstance(proba, list) else proba
+        else:
+            total += tree.predict(Z32, check_input=False).reshape(len(Z32), -1)
+    return total / len(trees)
+
+
+def trees_of(estimator: Any) -> list[Any]:
+    """Return the trees of a packable estimator."""
+    return [estimator] if isinstance(estimator, TREES) else list(estimator.estimators_)
+
+
+def count_tree_outputs(tree: Any) -> list[int]:
+    """Return how many columns of the output belong to each target of a tree."""
+    if is_classifier(tree):
+        return [int(count) for count in np.atleast_1d(tree.n_classes_)]
+    return [1] * int(tree.n_outputs_)
+
+
+def to_float32(values: ArrayLike) -> np.ndarray:
+    """Return a C-contiguous float32 copy; values beyond float32 become infinite, as in a plain cast."""
+    with np.errstate(over="ignore", under="ignore"):
+        return np.array(values, dtype=np.float32, order="C")

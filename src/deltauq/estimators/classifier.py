@@ -14,22 +14,14 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from deltauq.estimators._base import BaseAnchored
-from deltauq.estimators._delta_model import Recipe
-from deltauq.estimators._readout import (
-    DecisionReadout,
-    ProbabilityReadout,
-    Readout,
-    ScoreReadout,
-    VoteReadout,
-    align_probabilities,
-)
-from deltauq.estimators._rows import TrainingRows
-from deltauq.estimators.base_estimators import class_weight_of
+from deltauq.estimators._delta_model import Readout, Trainer
+from deltauq.estimators.base_estimators import class_weight_of, packable, tree_outputs
+from deltauq.estimators.pairing import TrainingRows
 from deltauq.estimators.validation import advise_on_nan, validate_input
 from deltauq.utils.errors import InputError
 
-MAP_ANCHORS = 20
-"""The most anchors that a map from scores to probabilities is fitted under: their scores are held at once."""
+MAX_MAP_ANCHORS = 20
+"""The map from scores to probabilities is fitted under at most this many anchors, to limit memory."""
 
 
 def _gives_probabilities(model: AnchoredClassifier) -> bool:
@@ -93,6 +85,8 @@ class AnchoredClassifier(ClassifierMixin, BaseAnchored):
     >>> proba.shape, std.shape, model.uncertainty(X).shape
     ((150, 3), (150, 3), (150,))
     """
+
+    classes_: Any
 
     def __init__(
         self,
@@ -184,7 +178,7 @@ class AnchoredClassifier(ClassifierMixin, BaseAnchored):
         return totals[0] if self._single_output else np.column_stack(totals)
 
     def _class_list(self) -> list[np.ndarray]:
-        return [self.classes_] if self._single_output else self.classes_
+        return self.classes_ if isinstance(self.classes_, list) else [self.classes_]
 
     def _per_output(self, columns: np.ndarray) -> list[np.ndarray]:
         """Split columns of shape (n, total classes) into one array per output."""
@@ -194,61 +188,112 @@ class AnchoredClassifier(ClassifierMixin, BaseAnchored):
     def _default_estimator(self) -> BaseEstimator:
         return RandomForestClassifier()
 
-    def _read_target(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
+    def _read_target(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         check_classification_targets(y)
-        if y.ndim == 1:
-            classes, strata = np.unique(y, return_inverse=True)
-            return y, strata, {"classes_": classes, "_single_output": True}
-        strata = np.unique(y, axis=0, return_inverse=True)[1].reshape(-1)
-        return y, strata, {"classes_": [np.unique(column) for column in y.T], "_single_output": False}
+        self._single_output = y.ndim == 1
+        if self._single_output:
+            self.classes_, strata = np.unique(y, return_inverse=True)
+        else:
+            self.classes_ = [np.unique(column) for column in y.T]
+            strata = np.unique(y, axis=0, return_inverse=True)[1].reshape(-1)
+        return y, strata
 
-    def _fit_readout(self, recipe: Recipe, data: TrainingRows, rng: np.random.Generator) -> None:
-        """Fit the map from decision scores to probabilities on rows left out in turn."""
-        if hasattr(self.estimator_, "predict_proba") or not hasattr(self.estimator_, "decision_function"):
+    def _outputs(self, estimator: BaseEstimator, X: np.ndarray) -> np.ndarray:
+        """Return probabilities or votes of shape (n, c), the classes of all outputs side by side."""
+        if packable(estimator) and self._can_pack(estimator):
+            return tree_outputs(estimator, X)
+        if hasattr(estimator, "predict_proba"):
+            return align_probabilities(estimator, estimator.predict_proba(X), self._class_list())
+        return self._observed_outputs(np.asarray(estimator.predict(X)))
+
+    def _observed_outputs(self, y: np.ndarray) -> np.ndarray:
+        """Return labels as indicators of shape (n, c)."""
+        labels = y.reshape(len(y), -1)
+        columns = [labels[:, [k]] == classes for k, classes in enumerate(self._class_list())]
+        return np.hstack(columns).astype(np.float64)
+
+    def _can_pack(self, estimator: BaseEstimator) -> bool:
+        """Return whether the estimator was fitted on all classes; those of a fold may lack some."""
+        if not packable(estimator):
+            return False
+        seen = _classes_of(estimator)
+        return all(len(a) == len(b) for a, b in zip(seen, self._class_list(), strict=True))
+
+    def _readout(self) -> Readout:
+        return self._mapped_scores if hasattr(self, "score_map_") else self._outputs
+
+    def _mapped_scores(self, estimator: BaseEstimator, tuples: np.ndarray) -> np.ndarray:
+        proba = self.score_map_.predict_proba(decision_scores(estimator, tuples))
+        return align_probabilities(self.score_map_, proba, self._class_list())
+
+    def _fit_readout(self, trainer: Trainer, data: TrainingRows, rng: np.random.Generator) -> None:
+        """Fit the map from decision scores to probabilities on held-out rows of folds."""
+        has_scores_only = hasattr(self.estimator_, "decision_function") and not hasattr(
+            self.estimator_, "predict_proba"
+        )
+        if not (has_scores_only and self._single_output):
             return
-        if not self._single_output:
-            return
-        smallest = int(np.unique(data.strata, return_counts=True)[1].min())
-        if smallest < 2:
+        if np.unique(data.strata, return_counts=True)[1].min() < 2:
             raise InputError(
-                f"y has a class with a single row, but {type(recipe.base).__name__} gives no probabilities "
+                f"y has a class with a single row, but {type(trainer.base).__name__} gives no probabilities "
                 "of its own, and fitting them takes two rows of every class."
             )
-
-        recipe = replace(recipe, n_anchors=min(recipe.n_anchors, MAP_ANCHORS))
+        trainer = replace(trainer, n_anchors=min(trainer.n_anchors, MAX_MAP_ANCHORS))
 
         def fold_scores(train: np.ndarray, test: np.ndarray, fold_rng: np.random.Generator) -> np.ndarray:
-            model = recipe.train(data.take(train), fold_rng)
-            return np.asarray(model.posterior(data.X[test], DecisionReadout(), keep_samples=True).samples)
+            model = trainer.train(data.take(train), fold_rng)
+            return np.asarray(model.posterior(data.X[test], decision_scores, keep_samples=True).samples)
 
         rows, by_fold = self._over_folds(fold_scores, data.strata, rng)
         scores = np.concatenate(by_fold, axis=1)
         n_anchors = len(scores)
-        # Without the weights that the base gives to classes the map would undo them.
-        score_map = LogisticRegression(max_iter=1000, class_weight=class_weight_of(recipe.base))
+        # Without the class weights of the base estimator the map would undo them.
+        score_map = LogisticRegression(max_iter=1000, class_weight=class_weight_of(trainer.base))
         self.score_map_ = score_map.fit(
             scores.reshape(-1, scores.shape[-1]),
             np.tile(data.y[rows], n_anchors),
             None if data.weights is None else np.tile(data.weights[rows], n_anchors),
         )
 
-    def _readout(self) -> Readout:
-        if hasattr(self, "score_map_"):
-            return ScoreReadout(self.score_map_, self._class_list())
-        if hasattr(self.estimator_, "predict_proba"):
-            return ProbabilityReadout(self._class_list())
-        return VoteReadout(self._class_list())
 
-    def _center_outputs(self, plain: BaseEstimator, X: np.ndarray) -> np.ndarray:
-        if hasattr(plain, "predict_proba"):
-            return align_probabilities(plain, plain.predict_proba(X), self._class_list())
-        return VoteReadout(self._class_list())(plain, X)
+def decision_scores(estimator: BaseEstimator, X: np.ndarray) -> np.ndarray:
+    """Return decision scores of shape (n, s): one column for two classes."""
+    return np.asarray(estimator.decision_function(X)).reshape(len(X), -1)
 
-    def _observed_outputs(self, y: np.ndarray) -> np.ndarray:
-        columns = [
-            y.reshape(len(y), -1)[:, k, None] == classes for k, classes in enumerate(self._class_list())
-        ]
-        return np.hstack(columns).astype(np.float64)
 
-    def _fold_strata(self, data: TrainingRows) -> np.ndarray:
-        return data.strata
+def align_probabilities(
+    estimator: BaseEstimator, proba: np.ndarray | list[np.ndarray], classes: list[np.ndarray]
+) -> np.ndarray:
+    """Return the probabilities of one or several outputs side by side, in the order of `classes`.
+
+    Parameters
+    ----------
+    estimator : fitted classifier
+        A class that it was not fitted on has probability zero.
+    proba : array of shape (n, c), list of such arrays, or array of shape (n, labels) of a multilabel
+    estimator classes : list of arrays
+        The sorted classes of each output.
+
+    Returns
+    -------
+    probabilities : float64 array of shape (n, total number of classes)
+    """
+    if isinstance(proba, list):
+        blocks = [np.asarray(block) for block in proba]
+    elif len(classes) > 1:  # a multilabel estimator returns the probability that each label is set
+        both = [np.column_stack([1.0 - p, p]) for p in np.asarray(proba).T]
+        return np.hstack([block[:, known.astype(int)] for block, known in zip(both, classes, strict=True)])
+    else:
+        blocks = [np.asarray(proba)]
+    aligned = []
+    for block, seen, known in zip(blocks, _classes_of(estimator), classes, strict=True):
+        full = np.zeros((len(block), len(known)))
+        full[:, np.searchsorted(known, seen)] = block[:, : len(seen)]
+        aligned.append(full)
+    return np.hstack(aligned)
+
+
+def _classes_of(estimator: BaseEstimator) -> list[np.ndarray]:
+    """Return the classes of each output that the estimator was fitted on."""
+    classes = estimator.classes_
+    return classes if isinstance(classes, list) else [classes]

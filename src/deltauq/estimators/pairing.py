@@ -1,8 +1,9 @@
-"""Which rows meet which anchors in training, for models that see all their rows at once."""
+"""Pairs of training rows and anchors."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, is_classifier
@@ -10,44 +11,60 @@ from sklearn.utils import check_array
 
 from deltauq.core import AnchorPrior, DataPrior, Encoding
 from deltauq.core.anchors import draw_rows
-from deltauq.estimators._rows import TrainingRows
 from deltauq.estimators.base_estimators import count_trees
 
 MAX_PAIR_BYTES = 500_000_000
-"""The matrix of pairs never takes more than this, unless the rows alone do."""
+"""Largest size of the matrix of pairs, unless one pair per row takes more."""
 AUTO_PAIRS = 100_000
 MIN_AUTO_ANCHORS = 20
 FOREST_PAIRS = 1_000_000
 """Pairs times trees, since each tree of a forest is trained on all pairs."""
 MIN_FOREST_ANCHORS = 10
-"""Of a regression. Forests that classify lose more by few anchors."""
+"""For regression. Forests that classify lose more by few anchors."""
 PAIRS_PER_BLOCK = 16_384
 
 
 @dataclass(frozen=True)
-class Pairs:
-    """Tuples ready for a base model's `fit`.
+class TrainingRows:
+    """Rows of a training set with their weights.
 
     Attributes
     ----------
-    tuples : array of shape (n_pairs, width * d)
-    rows : int array of shape (n_pairs,)
-        The training row behind each pair.
-    weights : array of shape (n_pairs,) or None
+    X : float64 array of shape (n, d)
+    y : array of shape (n,) or (n, o)
+    weights : float64 array of shape (n,) or None
+    strata : int array of shape (n,)
+        Class of each row, or a stratum of its target; for balanced anchors and stratified folds.
+    metadata : dict
+        Further arguments of the base estimator's `fit`; a value with one entry per row is split with the
+        rows.
     """
 
-    tuples: np.ndarray
-    rows: np.ndarray
+    X: np.ndarray
+    y: np.ndarray
     weights: np.ndarray | None
+    strata: np.ndarray
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.X)
+
+    def take(self, rows: np.ndarray) -> TrainingRows:
+        """Return the given rows."""
+        weights = None if self.weights is None else self.weights[rows]
+        return TrainingRows(self.X[rows], self.y[rows], weights, self.strata[rows], self.metadata_of(rows))
+
+    def metadata_of(self, rows: np.ndarray) -> dict[str, Any]:
+        """Return the metadata of the given rows."""
+        return {name: np.asarray(v)[rows] if self._is_per_row(v) else v for name, v in self.metadata.items()}
+
+    def _is_per_row(self, value: Any) -> bool:
+        countable = hasattr(value, "__len__") and not isinstance(value, (str, bytes, dict))
+        return countable and len(value) == len(self)
 
 
 def count_train_anchors(n_rows: int, n_train_anchors: int | str, base: BaseEstimator) -> int:
-    """Return M, the number of training anchors.
-
-    "auto" takes every row as an anchor while that makes at most 100,000 pairs, then 100,000 // n of them,
-    but at least 20. A forest of T trees gets at most 1,000,000 / T pairs, and in a regression at least 10
-    anchors: `forest-study` found the errors of more anchors no smaller, and their cost in proportion.
-    """
+    """Return M, the number of training anchors; see `n_train_anchors` of `AnchoredRegressor`."""
     if n_train_anchors != "auto":
         return int(n_train_anchors)
     n_trees = count_trees(base)
@@ -56,8 +73,10 @@ def count_train_anchors(n_rows: int, n_train_anchors: int | str, base: BaseEstim
     return min(n_rows, max(fewest, n_pairs // n_rows))
 
 
-def anchors_per_row(n_rows: int, n_train_anchors: int, bytes_per_pair: int, max_pairs: int | None) -> int:
-    """Return how many of the M training anchors each row meets: all, unless that makes too many pairs."""
+def count_anchors_per_row(
+    n_rows: int, n_train_anchors: int, bytes_per_pair: int, max_pairs: int | None
+) -> int:
+    """Return how many of the M training anchors each row is paired with: all, unless these are too many."""
     most = MAX_PAIR_BYTES // bytes_per_pair
     if max_pairs is not None:
         most = min(most, max_pairs)
@@ -67,22 +86,10 @@ def anchors_per_row(n_rows: int, n_train_anchors: int, bytes_per_pair: int, max_
 def draw_train_anchors(
     data: TrainingRows, prior: AnchorPrior, n: int, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray | None]:
-    """Draw the training anchors and their weights.
+    """Draw n training anchors of shape (n, d), and return them with their weights.
 
-    When every row is to be an anchor, rows are taken as they are and carry their weights; otherwise
-    the prior draws by weight, and the draws count alike.
-
-    Parameters
-    ----------
-    data : TrainingRows
-    prior : AnchorPrior
-    n : int
-    rng : numpy.random.Generator
-
-    Returns
-    -------
-    anchors : float64 array of shape (n, d)
-    weights : float64 array of shape (n,) or None
+    If every row becomes an anchor, anchors have the weights of the rows. Otherwise the prior draws by weight,
+    and the draws have no weights.
     """
     if type(prior) is DataPrior and n == len(data):
         return data.X, data.weights
@@ -97,30 +104,17 @@ def draw_train_anchors(
     return anchors, None
 
 
-def choose_anchors(
+def draw_prediction_anchors(
     train_anchors: np.ndarray, weights: np.ndarray | None, n: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """Choose the anchors to predict with among those the model was trained with.
-
-    Parameters
-    ----------
-    train_anchors : float64 array of shape (M, d)
-    weights : float64 array of shape (M,) or None
-    n : int
-        K; more than M repeats them evenly.
-    rng : numpy.random.Generator
-
-    Returns
-    -------
-    anchors : float64 array of shape (n, d)
-    """
+    """Draw K anchors of shape (n, d) from those used in training; more than M repeat them evenly."""
     order = _canonical_order(train_anchors, rng)
     rows = draw_rows(len(order), n, rng, None if weights is None else weights[order])
     return train_anchors[order[rows]]
 
 
 def shared_pairs(n_rows: int, n_train_anchors: int, per_row: int, rng: np.random.Generator) -> np.ndarray:
-    """Pair every row with the same M anchors, or with `per_row` of them where all would be too many.
+    """Pair every row with the same M anchors, or with `per_row` random ones of them.
 
     Returns
     -------
@@ -140,35 +134,27 @@ def shared_pairs(n_rows: int, n_train_anchors: int, per_row: int, rng: np.random
 def random_pairs(
     n_rows: int, n_anchors: int, anchor_weights: np.ndarray | None, per_row: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """Pair every row with anchors of its own, drawn by weight.
-
-    Returns
-    -------
-    partners : int array of shape (n_rows, per_row)
-        Indices of anchors.
-    """
+    """Pair every row with its own anchors, drawn by weight; returned as by `shared_pairs`."""
     columns = [draw_rows(n_anchors, n_rows, rng, anchor_weights) for _ in range(per_row)]
     return np.stack(columns, axis=1)
 
 
 def form_pairs(
-    data: TrainingRows,
+    X: np.ndarray,
     anchors: np.ndarray,
-    anchor_weights: np.ndarray | None,
     partners: np.ndarray,
     encoding: Encoding,
     dtype: type,
     rng: np.random.Generator,
-) -> Pairs:
+) -> np.ndarray:
     """Form the tuples of rows and their partners.
 
     Parameters
     ----------
-    data : TrainingRows of n rows
+    X : float64 array of shape (n, d)
     anchors : float64 array of shape (M, d)
-    anchor_weights : float64 array of shape (M,) or None
     partners : int array of shape (n, m)
-        The anchors each row meets.
+        The anchors of each row.
     encoding : Encoding
     dtype : float32 or float64
         Of the tuples. Differences are always taken in float64 first.
@@ -177,44 +163,34 @@ def form_pairs(
 
     Returns
     -------
-    pairs : Pairs of n * m tuples
+    tuples : array of shape (n * m, width * d)
     """
     n, m = partners.shape
     rows, indices = np.repeat(np.arange(n), m), partners.reshape(-1)
-    tuples = np.empty((n * m, encoding.width * data.X.shape[1]), dtype=dtype)
+    tuples = np.empty((n * m, encoding.width * X.shape[1]), dtype=dtype)
     for start in range(0, n * m, PAIRS_PER_BLOCK):
         part = slice(start, start + PAIRS_PER_BLOCK)
-        tuples[part] = encoding.encode(
-            data.X[rows[part]], *anchor_tuple(anchors, indices[part], encoding, rng)
-        )
-    if data.weights is None:
-        return Pairs(tuples, rows, None)
-    weights = data.weights[rows]
-    return Pairs(tuples, rows, weights if anchor_weights is None else weights * anchor_weights[indices])
+        tuples[part] = encoding.encode(X[rows[part]], *anchor_tuple(anchors, indices[part], encoding, rng))
+    return tuples
 
 
 def anchor_tuple(
     anchors: np.ndarray, indices: np.ndarray, encoding: Encoding, rng: np.random.Generator
 ) -> list[np.ndarray]:
-    """Return the anchors of training tuples: the given ones first, any others drawn at random.
+    """Return the anchors of training tuples: those of the given indices first, the others drawn at random.
 
-    Were the others tied to the first, a model could learn to ignore them.
-
-    Parameters
-    ----------
-    anchors : array of shape (M, d)
-    indices : int array of shape (m,)
+    A model could learn to ignore anchors that always occur together with the first one.
 
     Returns
     -------
-    blocks : list of `encoding.n_anchors` arrays of shape (m, d)
+    blocks : list of `encoding.n_anchors` arrays of shape (len(indices), d)
     """
     further = [rng.integers(len(anchors), size=len(indices)) for _ in range(encoding.n_anchors - 1)]
-    return [anchors[chosen] for chosen in (indices, *further)]
+    return [anchors[rows] for rows in (indices, *further)]
 
 
 def _canonical_order(X: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Return an order of rows that does not depend on how they came, equal rows side by side.
+    """Return an order of the rows that does not depend on their original order; equal rows are adjacent.
 
     Drawn from in this order, a row of weight two gives the same anchors as the same row given twice.
     A random direction rather than the first column spreads systematic draws over all features. A missing

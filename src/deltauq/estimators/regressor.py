@@ -9,8 +9,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.ensemble import RandomForestRegressor
 
 from deltauq.estimators._base import BaseAnchored
-from deltauq.estimators._readout import Readout, TargetReadout
-from deltauq.estimators._rows import TrainingRows
+from deltauq.estimators.base_estimators import packable, tree_outputs
 
 N_STRATA = 10
 
@@ -100,24 +99,20 @@ class AnchoredRegressor(RegressorMixin, BaseAnchored):
     def _default_estimator(self) -> BaseEstimator:
         return RandomForestRegressor()
 
-    def _read_target(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
+    def _read_target(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         try:
             y = np.asarray(y, dtype=np.float64)
         except ValueError as error:
             raise ValueError(f"y must be numeric, but {error}.") from error
+        self._single_output = y.ndim == 1
         first = y if y.ndim == 1 else y[:, 0]
         ranks = np.argsort(np.argsort(first, kind="stable"), kind="stable")
-        strata = ranks * N_STRATA // len(ranks)
-        return y, strata, {"_single_output": y.ndim == 1}
+        return y, ranks * N_STRATA // len(ranks)
 
-    def _readout(self) -> Readout:
-        return TargetReadout()
-
-    def _center_outputs(self, plain: BaseEstimator, X: np.ndarray) -> np.ndarray:
-        return np.asarray(plain.predict(X), dtype=np.float64).reshape(len(X), -1)
+    def _outputs(self, estimator: BaseEstimator, X: np.ndarray) -> np.ndarray:
+        if packable(estimator):
+            return tree_outputs(estimator, X)
+        return np.asarray(estimator.predict(X), dtype=np.float64).reshape(len(X), -1)
 
     def _observed_outputs(self, y: np.ndarray) -> np.ndarray:
         return y.reshape(len(y), -1)
-
-    def _fold_strata(self, data: TrainingRows) -> np.ndarray:
-        return np.zeros(len(data), dtype=int)

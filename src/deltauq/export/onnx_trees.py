@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.base import is_classifier
 
 from deltauq.estimators import AnchoredClassifier, AnchoredRegressor
-from deltauq.estimators.trees import packable
+from deltauq.estimators.base_estimators import packable
 from deltauq.export.onnx_graph import ML, Graph
 from deltauq.utils.errors import InputError
 

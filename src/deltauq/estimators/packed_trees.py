@@ -1,15 +1,19 @@
-"""Compiled descent of many rows through packed trees under one anchor.
+"""Outputs of a fitted scikit-learn tree or forest under one anchor, without forming the tuple matrix.
 
-Rows follow a tree in groups: a split sorts the row numbers of its group into the left and the right part,
-so that a node is fetched once for all rows that pass it, and splits on the anchor block are decided once
-for the whole group.  Rows of groups that have become small go on one by one, all of them a step at a time,
-because a node that serves a few rows costs more in mispredicted branches than it saves in fetches.
+The tree or forest was fitted on tuples ``[A, X - offset]``: `c` anchor columns and `d` columns of
+differences. Under one anchor A and the offset are constant, so rows descend by the differences alone, and
+splits on anchor columns are decided once for all rows.
 
-Everything that serves as an index is ``uint64``: for signed indices numba adds the wrap-around test of
-Python's negative indices, and mixing ``uint64`` with signed integers would give ``float64``.  There is no
-``fastmath``, because the outputs are promised to the bit.
+Each row reaches the leaf that it reaches in scikit-learn, which casts tuples to float32, goes left where
+``value <= threshold`` with the threshold in float64, and sends NaN where the split sends missing values.
+Outputs equal those of `tree_outputs` to the last bit; hence no ``fastmath``.
 
-The layout of ``nodes`` is described in :mod:`deltauq.estimators.trees`.
+Rows descend in groups: a split sorts the row numbers of its group into the left and the right part, so that a
+node is fetched once for all rows that pass it. Rows of small groups go on one by one, all of them a step at a
+time, because a node that serves a few rows costs more in mispredicted branches than it saves in fetches.
+
+Indices are ``uint64``: for signed indices numba adds the test for Python's negative indices, and ``uint64``
+mixed with signed integers would give ``float64``.
 """
 
 from __future__ import annotations
@@ -19,12 +23,145 @@ from typing import Any
 
 import numpy as np
 from numba import njit
+from numpy.typing import ArrayLike, NDArray
+
+from deltauq.estimators.base_estimators import count_tree_outputs, packable, to_float32, trees_of
+
+# The right child of a node follows the left one. A leaf is its own left child with an infinite threshold, so
+# that a step from it stays there. `column` counts the d difference columns first and the c anchor columns
+# after them. `leaf` numbers the leaves of all trees; at a split it is 1 if missing values go right, else 0.
+_NODE = np.dtype(
+    [("column", np.uint32), ("threshold", np.float32), ("left", np.uint32), ("leaf", np.uint32)], align=True
+)
+
+# Groups of up to this many rows go on one by one; 8 to 32 are equally fast.
+GROUP_LIMIT = 16
+# The table of differences has at most this many rows and, unless the rows are very wide, this many values.
+# The more rows descend together, the fewer times a node is fetched.
+BLOCK_ROWS = 32768
+BLOCK_VALUES = 1 << 20
 
 u64 = np.uint64
 _ZERO, _ONE, _TILE = u64(0), u64(1), u64(16)
 # Columns of the difference table are this much longer than the block, so that they do not all start at the
 # same cache set when the block is a power of two.
 _PADDING = 16
+
+
+class PackedTrees:
+    """A fitted tree or forest in a layout for which rows descend under one anchor at a time.
+
+    Calls may run in several threads at once. A call allocates a table of differences, of at most 4 MB up to
+    4,096 columns, and its output. A large `X` takes less time per row: give each thread one large block of
+    rows rather than many small ones.
+
+    Parameters
+    ----------
+    estimator : fitted tree or forest
+        One that is `packable`.
+    n_anchor_columns : int
+        Number c of leading columns that are constant for one anchor.
+
+    Attributes
+    ----------
+    n_outputs : int
+        Columns of the output: the targets of a regression, or the classes of all targets.
+    """
+
+    def __init__(self, estimator: Any, n_anchor_columns: int) -> None:
+        if not packable(estimator):
+            raise TypeError(f"cannot pack a {type(estimator).__name__}")
+        trees = trees_of(estimator)
+        self._n_columns = int(estimator.n_features_in_) - n_anchor_columns
+        self.n_outputs = sum(count_tree_outputs(trees[0]))
+        self._depth = max(int(tree.tree_.max_depth) for tree in trees)
+        roots = np.cumsum([0] + [int(tree.tree_.node_count) for tree in trees])
+        self._roots = roots[:-1].astype(np.uint32)
+        self._nodes = np.empty(roots[-1], dtype=_NODE)
+        self._values = np.empty((sum(int(tree.tree_.n_leaves) for tree in trees), self.n_outputs))
+        first_leaf = 0
+        for tree, root in zip(trees, roots[:-1], strict=True):
+            leaf_ids = _pack(tree.tree_, self._nodes, int(root), first_leaf, n_anchor_columns)
+            self._values[first_leaf : first_leaf + leaf_ids.size] = _node_values(tree, leaf_ids)
+            first_leaf += leaf_ids.size
+
+    def outputs(self, X: NDArray[Any], anchor_columns: ArrayLike, offset: ArrayLike) -> NDArray[np.float64]:
+        """Return the `tree_outputs` of ``[anchor_columns, X - offset]``, for one anchor.
+
+        Parameters
+        ----------
+        X : ndarray of shape (n, d)
+            Rows, float64 or float32, C-contiguous (others are copied).
+        anchor_columns : array-like of shape (c,)
+        offset : array-like of shape (d,)
+
+        Returns
+        -------
+        ndarray of shape (n, n_outputs)
+        """
+        X = np.ascontiguousarray(X, dtype=None if X.dtype in (np.float32, np.float64) else np.float64)
+        # numba compiles anew for arrays that cannot be written; this makes all of them of that kind.
+        X = X.view()
+        X.flags.writeable = False
+        out = np.zeros((len(X), self.n_outputs))
+        anchor, shift = to_float32(anchor_columns), np.array(offset, dtype=np.float64)
+        # Equal blocks, as few as the limits allow.
+        most = min(BLOCK_ROWS, max(BLOCK_VALUES // self._n_columns, 256))
+        n_blocks = max(-(-len(X) // most), 1)
+        rules = (self._depth, GROUP_LIMIT, max(-(-len(X) // n_blocks), 1))
+        _sum_outputs(X, anchor, shift, self._nodes, self._roots, rules, self._values, out)
+        out /= self._roots.size
+        return out
+
+
+def _pack(
+    tree: Any, nodes: NDArray[Any], root: int, first_leaf: int, n_anchor_columns: int
+) -> NDArray[np.intp]:
+    """Write the nodes of one scikit-learn ``Tree`` from index `root` on.
+
+    The pairs of siblings stand in the order of their parents, so that a depth-first tree keeps a subtree
+    together.
+
+    Returns
+    -------
+    ndarray of shape (n_leaves,)
+        Node ids of the leaves in the order in which they are numbered from `first_leaf` on.
+    """
+    left, right = tree.children_left, tree.children_right
+    parents, leaf_ids = np.flatnonzero(left != -1), np.flatnonzero(left == -1)
+    pairs = root + 1 + 2 * np.arange(parents.size)
+    place = np.empty(left.size, dtype=np.intp)
+    place[0] = root
+    place[left[parents]], place[right[parents]] = pairs, pairs + 1
+
+    packed = np.empty(left.size, dtype=_NODE)
+    packed["column"] = 0
+    # The modulo moves the anchor columns from the front to the back.
+    packed["column"][parents] = (tree.feature[parents] - n_anchor_columns) % tree.n_features
+    packed["threshold"] = np.inf
+    packed["threshold"][parents] = _float32_below(tree.threshold[parents])
+    packed["left"] = place
+    packed["left"][parents] = pairs
+    packed["leaf"] = tree.missing_go_to_left == 0
+    packed["leaf"][leaf_ids] = first_leaf + np.arange(leaf_ids.size)
+    nodes[place] = packed
+    return leaf_ids
+
+
+def _float32_below(thresholds: NDArray[np.float64]) -> NDArray[np.float32]:
+    """Largest float32 that is not above each threshold; a float32 compares with both alike."""
+    rounded = to_float32(thresholds)
+    with np.errstate(over="ignore", under="ignore"):
+        return np.where(rounded > thresholds, np.nextafter(rounded, np.float32(-np.inf)), rounded)
+
+
+def _node_values(tree: Any, nodes: NDArray[np.intp]) -> NDArray[np.float64]:
+    """Return the tree's outputs at the given nodes, shape (n_nodes, n_outputs).
+
+    scikit-learn pads the classes of each target to the largest number of classes.
+    """
+    values = tree.tree_.value
+    return np.hstack([values[nodes, k, :width] for k, width in enumerate(count_tree_outputs(tree))])
 
 
 def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -214,7 +351,7 @@ def _add_values(values: Any, leaves: Any, out: Any) -> None:
 
 
 @_compiled
-def sum_outputs(
+def _sum_outputs(
     X: Any, anchor: Any, offset: Any, nodes: Any, roots: Any, rules: Any, values: Any, out: Any
 ) -> None:
     """Add the trees' values in tree order to `out`.
@@ -241,19 +378,3 @@ def sum_outputs(
         for root in roots:
             _find_leaves(nodes, root, table, stride, anchor, width, size, group_limit, rows, pending, leaves)
             _add_values(values, leaves, out[start : start + size])
-
-
-@_compiled
-def number_leaves(X: Any, anchor: Any, offset: Any, nodes: Any, roots: Any, rules: Any, out: Any) -> None:
-    """Write the leaf numbers to `out` of shape (n_trees, n), uint32; parameters as in `sum_outputs`."""
-    n_rows, width = X.shape
-    depth, group_limit, block = rules
-    table, stride, rows, pending, leaves = _scratch(block, width, anchor, depth)
-    for start in range(0, n_rows, block):
-        size = min(block, n_rows - start)
-        _fill_table(X, start, size, offset, stride, table)
-        for tree in range(roots.size):
-            _find_leaves(
-                nodes, roots[tree], table, stride, anchor, width, size, group_limit, rows, pending, leaves
-            )
-            out[tree, start : start + size] = leaves[:size]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from copy import deepcopy
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -24,15 +26,18 @@ from sklearn.tree import (
     ExtraTreeRegressor,
 )
 
-from deltauq.estimators import trees as module
-from deltauq.estimators.trees import PackedTrees, numba_available, packable, plain_outputs
+from deltauq import AnchoredRegressor
+from deltauq.estimators.base_estimators import packable, tree_outputs, trees_of
+
+module = pytest.importorskip("deltauq.estimators.packed_trees", reason="numba is not installed")
+PackedTrees = module.PackedTrees
 
 D = 4
 TREES = [DecisionTreeRegressor, DecisionTreeClassifier, ExtraTreeRegressor, ExtraTreeClassifier]
 FORESTS = [RandomForestRegressor, RandomForestClassifier, ExtraTreesRegressor, ExtraTreesClassifier]
 ENCODINGS = ["difference", "identity", "two anchors"]
 # In groups down to the leaves; as shipped; one by one from the root.
-GROUP_LIMITS = [0, module._GROUP_LIMIT, 10**6]
+GROUP_LIMITS = [0, module.GROUP_LIMIT, 10**6]
 
 
 def new(kind, **params):
@@ -84,15 +89,23 @@ def own_outputs(estimator, Z):
     return estimator.predict(Z).reshape(len(Z), -1)
 
 
+def reached_leaves(tree, encoding, X, columns, offset):
+    """The leaf of each row, as the output of a tree whose values are the numbers of its nodes."""
+    numbered = deepcopy(tree)
+    numbered.tree_.value[:] = np.arange(tree.tree_.node_count)[:, None, None]
+    return PackedTrees(numbered, n_anchor_columns(encoding)).outputs(X, columns, offset)[:, 0]
+
+
 def assert_same(estimator, encoding, X, R1, R2, group_limits=GROUP_LIMITS):
     packed = PackedTrees(estimator, n_anchor_columns(encoding))
     columns, offset = anchor_parts(encoding, R1, R2)
     Z = tuples(X, columns, offset)
-    expected = plain_outputs(estimator, Z)
+    expected = tree_outputs(estimator, Z)
     for limit in group_limits:
-        leaves = packed.leaves(X, columns, offset, group_limit=limit)
+        with patch.object(module, "GROUP_LIMIT", limit):
+            leaves = [reached_leaves(tree, encoding, X, columns, offset) for tree in trees_of(estimator)]
+            outputs = packed.outputs(X, columns, offset)
         np.testing.assert_array_equal(leaves, own_leaves(estimator, Z))
-        outputs = packed.outputs(X, columns, offset, group_limit=limit)
         assert outputs.dtype == np.float64
         assert outputs.shape == (len(X), packed.n_outputs)
         np.testing.assert_array_equal(outputs, expected)
@@ -102,7 +115,6 @@ def assert_same(estimator, encoding, X, R1, R2, group_limits=GROUP_LIMITS):
 @pytest.mark.parametrize("encoding", ENCODINGS)
 @pytest.mark.parametrize("kind", TREES + FORESTS)
 def test_leaves_and_outputs_are_those_of_scikit_learn(kind, encoding, dtype):
-    pytest.importorskip("numba")
     rng = np.random.default_rng(1)
     for step in (0.5, 0.0):
         estimator = fitted(new(kind), encoding, rng, step)
@@ -115,7 +127,6 @@ def test_leaves_and_outputs_are_those_of_scikit_learn(kind, encoding, dtype):
 @pytest.mark.parametrize("encoding", ENCODINGS)
 @pytest.mark.parametrize("kind", TREES + FORESTS)
 def test_missing_values_go_where_scikit_learn_sends_them(kind, encoding, trained):
-    pytest.importorskip("numba")
     rng = np.random.default_rng(1)
 
     def punched(values, share=0.3):
@@ -123,7 +134,7 @@ def test_missing_values_go_where_scikit_learn_sends_them(kind, encoding, trained
 
     move = punched if trained == "with gaps" else lambda values: values
     estimator = fitted(new(kind), encoding, rng, 0.0, move=move)
-    sides = np.concatenate([tree.tree_.missing_go_to_left for tree in module._trees_of(estimator)])
+    sides = np.concatenate([tree.tree_.missing_go_to_left for tree in trees_of(estimator)])
     assert 0 < sides.mean() < 1, "both sides occur"
     for n in (1, 9, 300):
         for gaps in (0.0, 0.3):
@@ -146,7 +157,6 @@ def test_grid_data_meets_thresholds_exactly():
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_differences_are_taken_in_float64(dtype):
     """Far from zero, rounding to float32 before the difference leads to other leaves."""
-    pytest.importorskip("numba")
     rng = np.random.default_rng(11)
 
     def move(values):
@@ -175,7 +185,6 @@ def test_differences_are_taken_in_float64(dtype):
     dtype=st.sampled_from([np.float64, np.float32]),
 )
 def test_any_data(seed, kind, encoding, step, scale, shift, n, limit, depth, dtype):
-    pytest.importorskip("numba")
     rng = np.random.default_rng(seed)
 
     def move(values):
@@ -188,7 +197,6 @@ def test_any_data(seed, kind, encoding, step, scale, shift, n, limit, depth, dty
 
 @pytest.mark.parametrize("kind", TREES + FORESTS)
 def test_several_targets(kind):
-    pytest.importorskip("numba")
     rng = np.random.default_rng(2)
     estimator = fitted(new(kind), "difference", rng, 0.5, n_targets=3)
     assert PackedTrees(estimator, D).n_outputs == (3 + 4 + 5 if is_classifier(estimator) else 3)
@@ -197,38 +205,35 @@ def test_several_targets(kind):
 
 @pytest.mark.parametrize("n_targets", [1, 3])
 @pytest.mark.parametrize("kind", TREES + FORESTS)
-def test_plain_outputs_are_the_estimators_own(kind, n_targets):
+def test_tree_outputs_are_the_estimators_own(kind, n_targets):
     rng = np.random.default_rng(3)
     estimator = fitted(new(kind), "difference", rng, 0.5, n_targets=n_targets)
     Z = tuples(sample(rng, (100, D), 0.25), *anchor_parts("difference", *sample(rng, (2, D), 0.5)))
-    np.testing.assert_array_equal(plain_outputs(estimator, Z), own_outputs(estimator, Z))
+    np.testing.assert_array_equal(tree_outputs(estimator, Z), own_outputs(estimator, Z))
     if kind in FORESTS:
         estimator.set_params(n_jobs=2)
         np.testing.assert_allclose(
-            plain_outputs(estimator, Z), own_outputs(estimator, Z), rtol=1e-12, atol=1e-12
+            tree_outputs(estimator, Z), own_outputs(estimator, Z), rtol=1e-12, atol=1e-12
         )
 
 
 @pytest.mark.parametrize("params", [{"max_leaf_nodes": 40}, {"max_depth": 1}, {"min_samples_leaf": 500}])
 def test_other_shapes_of_trees(params):
     """Best-first trees number their nodes differently; a tree of too few rows is one leaf."""
-    pytest.importorskip("numba")
     rng = np.random.default_rng(4)
     estimator = fitted(new(RandomForestRegressor, **params), "difference", rng, 0.5)
     assert_same(estimator, "difference", sample(rng, (100, D), 0.25), *sample(rng, (2, D), 0.5))
 
 
 def test_blocks_of_rows_do_not_matter(monkeypatch):
-    pytest.importorskip("numba")
     rng = np.random.default_rng(5)
     estimator = fitted(new(RandomForestRegressor), "difference", rng, 0.5)
-    monkeypatch.setattr(module, "_BLOCK_ROWS", 17)
+    monkeypatch.setattr(module, "BLOCK_ROWS", 17)
     for n in (1, 17, 18, 100):
         assert_same(estimator, "difference", sample(rng, (n, D), 0.25), *sample(rng, (2, D), 0.5))
 
 
 def test_threads_do_not_disturb_each_other():
-    pytest.importorskip("numba")
     rng = np.random.default_rng(6)
     packed = PackedTrees(fitted(new(RandomForestRegressor), "difference", rng, 0.0), D)
     X, anchors = rng.normal(size=(3000, D)), rng.normal(size=(20, D))
@@ -239,7 +244,6 @@ def test_threads_do_not_disturb_each_other():
 
 
 def test_rows_of_any_layout_are_taken_and_left_alone():
-    pytest.importorskip("numba")
     rng = np.random.default_rng(7)
     packed = PackedTrees(fitted(new(RandomForestRegressor), "difference", rng, 0.5), D)
     X, (r, _) = sample(rng, (50, D), 1.0), sample(rng, (2, D), 0.5)
@@ -251,16 +255,15 @@ def test_rows_of_any_layout_are_taken_and_left_alone():
     for other in (frozen, np.asfortranarray(X), np.repeat(X, 2, axis=0)[::2], X.astype(int)):
         np.testing.assert_array_equal(packed.outputs(other, list(r), list(r)), expected)
     assert packed.outputs(X[:0], r, r).shape == (0, 1)
-    assert packed.leaves(X[:0], r, r).shape == (4, 0)
 
 
 def test_values_beyond_float32_do_no_harm():
-    pytest.importorskip("numba")
     rng = np.random.default_rng(8)
     packed = PackedTrees(fitted(new(RandomForestRegressor), "difference", rng, 0.0), D)
     X = rng.choice([-1e308, -1e39, 0.0, 1e39, 1e308], size=(200, D))
     for limit in GROUP_LIMITS:
-        assert np.isfinite(packed.outputs(X, X[0], X[0], group_limit=limit)).all()
+        with patch.object(module, "GROUP_LIMIT", limit):
+            assert np.isfinite(packed.outputs(X, X[0], X[0])).all()
 
 
 @given(
@@ -290,31 +293,11 @@ def test_only_exact_types_are_packable():
         PackedTrees(Changed(), 1)
 
 
-def test_wrong_shapes_are_refused():
-    pytest.importorskip("numba")
-    rng = np.random.default_rng(9)
-    estimator = fitted(new(DecisionTreeRegressor), "difference", rng, 0.5)
-    packed, X = PackedTrees(estimator, D), np.zeros((3, D))
-    for n_columns in (-1, 2 * D):
-        with pytest.raises(ValueError, match="anchor columns"):
-            PackedTrees(estimator, n_columns)
-    for args in ((X[:, 1:], X[0], X[0]), (X[0], X[0], X[0]), (X, X[0, 1:], X[0]), (X, X[0], X[0, 1:])):
-        with pytest.raises(ValueError, match="expected"):
-            packed.outputs(*args)
-
-
-def test_without_numba(monkeypatch):
-    import deltauq.estimators as package
-
-    monkeypatch.setitem(sys.modules, "numba", None)
-    monkeypatch.delitem(sys.modules, "deltauq.estimators._tree_kernels", raising=False)
-    monkeypatch.delattr(package, "_tree_kernels", raising=False)
-    module._kernels.cache_clear()
-    try:
-        assert not numba_available()
-        rng = np.random.default_rng(10)
-        packed = PackedTrees(fitted(new(DecisionTreeRegressor), "difference", rng, 0.5), D)
-        with pytest.raises(ImportError, match="numba"):
-            packed.outputs(np.zeros((1, D)), np.zeros(D), np.zeros(D))
-    finally:
-        module._kernels.cache_clear()
+def test_prediction_without_numba_is_the_same(monkeypatch, table):
+    X, y = table
+    model = AnchoredRegressor(RandomForestRegressor(3), random_state=0).fit(X, y)
+    expected = model.posterior(X)
+    monkeypatch.setitem(sys.modules, "deltauq.estimators.packed_trees", None)
+    without = model.posterior(X)
+    np.testing.assert_array_equal(without.mean, expected.mean)
+    np.testing.assert_array_equal(without.var, expected.var)
