@@ -1,6 +1,6 @@
-"""Draws the pictures of the documents with the library's own plots: `make pictures`.
+"""Draws the pictures of the documentation: `make pictures`.
 
-Each is an SVG, once for light and once for dark pages, drawn by plotly in a headless Chromium.
+plotly draws each as an SVG file for light and for dark pages, in a headless Chromium.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from experiments.summary import summarise
 FOLDER = Path(__file__).parent / "pictures"
 RESULTS = Path(__file__).parent.parent / "results"
 SIZE = (540, 330)
-N_ANSWERS = 12
+N_CURVES = 12
 
 
-def answers() -> Figure:
-    """The answers under a few anchors, one line each, and their mean."""
+def predictions() -> Figure:
+    """The prediction of each of a few anchors, and their mean."""
     toy = gap_curve("hill", N_POINTS)
     x = np.linspace(toy.limits[0], toy.limits[1], 161)
-    model = AnchoredRegressor(SVR(C=10, gamma=1.0), n_anchors=N_ANSWERS, random_state=0).fit(toy.X, toy.y)
+    model = AnchoredRegressor(SVR(C=10, gamma=1.0), n_anchors=N_CURVES, random_state=0).fit(toy.X, toy.y)
     posterior = model.posterior(x[:, None], return_samples=True)
     figure = plots.mean_and_band(
         x, posterior.mean, {}, train=(toy.X[:, 0], toy.y), anchors=model.anchors_[:, 0], gap=toy.gap
@@ -49,13 +49,13 @@ def answers() -> Figure:
     for k, line in enumerate(posterior.samples):
         style = {"width": 1, "color": colours.BAND}
         figure.add_scatter(
-            x=x, y=line, mode="lines", line=style, name=f"{N_ANSWERS} answers", showlegend=k == 0
+            x=x, y=line, mode="lines", line=style, name=f"{N_CURVES} predictions", showlegend=k == 0
         )
     return figure
 
 
 def band(name: str, y_range: tuple[float, float]) -> Figure:
-    """A base model's band where there is data and where there is none."""
+    """The band of a base model on the data and in a gap."""
     curve = fit_band(name)
     return plots.mean_and_band(
         curve.x,
@@ -69,18 +69,18 @@ def band(name: str, y_range: tuple[float, float]) -> Figure:
     )
 
 
-def doubt() -> Figure:
+def class_uncertainty() -> Figure:
     """The uncertainty of a classifier in the plane."""
     toy = three_classes("separable")
     model = AnchoredClassifier(SVC(gamma=1.0), n_anchors=N_ANCHORS, random_state=0).fit(toy.X, toy.y)
     grid = np.linspace(-4.0, 4.0, 81)
     points = np.stack(np.meshgrid(grid, grid), axis=-1).reshape(-1, 2)
-    found = model.uncertainty(points).reshape(len(grid), len(grid))
-    return uncertainty_map((grid, grid), found, toy.X, anchors=model.anchors_)
+    uncertainty = model.uncertainty(points).reshape(len(grid), len(grid))
+    return uncertainty_map((grid, grid), uncertainty, toy.X, anchors=model.anchors_)
 
 
-def how_many() -> Figure:
-    """What the number of anchors does to the ranking, by the lines of `ablation-anchors`."""
+def n_anchors() -> Figure:
+    """Ranking and coverage against the number of anchors, from the lines of `ablation-anchors`."""
     experiment = get_experiment("ablation-anchors")
     lines = experiment.lines(ResultStore(RESULTS / "ablation-anchors.jsonl"), "paper")
     rank: dict[int, list[float]] = {}
@@ -89,10 +89,10 @@ def how_many() -> Figure:
         rank.setdefault(summary.cell["n_anchors"], []).append(summary.metrics["spearman"].mean)
         cover.setdefault(summary.cell["n_anchors"], []).append(summary.metrics["coverage"].mean)
     counts = sorted(rank)
-    nothing = np.full(len(counts), np.nan)
+    no_band = np.full(len(counts), np.nan)
     series = {
-        "rank correlation, σ with error": (np.array([np.mean(rank[k]) for k in counts]), nothing),
-        "coverage of raw 90 % intervals": (np.array([np.mean(cover[k]) for k in counts]), nothing),
+        "rank correlation, σ with error": (np.array([np.mean(rank[k]) for k in counts]), no_band),
+        "coverage of uncalibrated 90 % intervals": (np.array([np.mean(cover[k]) for k in counts]), no_band),
     }
     figure = plots.line_plot(counts, series, x_title="K", y_title="mean of 8 tables", log_x=True)
     figure.update_yaxes(range=[0, 1])
@@ -101,7 +101,7 @@ def how_many() -> Figure:
 
 def pictures() -> Iterator[tuple[str, Figure, tuple[int, int]]]:
     """Yield every picture with its name and size."""
-    yield "answers", answers(), SIZE
+    yield "predictions", predictions(), SIZE
     for name, estimator in zip(("band", "forest"), ESTIMATORS, strict=True):
         yield name, band(estimator, (-1.6, 3.4)), SIZE
     table = predict_table()
@@ -109,25 +109,25 @@ def pictures() -> Iterator[tuple[str, Figure, tuple[int, int]]]:
     yield "error-by-spread", plots.error_by_spread(table.y - table.mean, stds), SIZE
     observed = {name: coverage_curve(table.y, table.mean, std, LEVELS)[1] for name, std in stds.items()}
     yield "coverage", plots.coverage_curves(LEVELS, observed), SIZE
-    yield "doubt", doubt(), (500, 440)
-    yield "how-many", how_many(), SIZE
+    yield "class-uncertainty", class_uncertainty(), (500, 440)
+    yield "n-anchors", n_anchors(), SIZE
 
 
-def recoloured(value: Any) -> Any:
+def with_dark_colours(value: Any) -> Any:
     """Return a figure's JSON with the colours for dark pages."""
     if isinstance(value, dict):
-        return {key: recoloured(inner) for key, inner in value.items()}
+        return {key: with_dark_colours(inner) for key, inner in value.items()}
     if isinstance(value, list):
-        return [recoloured(inner) for inner in value]
+        return [with_dark_colours(inner) for inner in value]
     return colours.DARK_PARTNERS.get(value, value) if isinstance(value, str) else value
 
 
 def main() -> int:
-    """Draw all of them, or those that are named."""
+    """Draw all pictures, or those named in the arguments."""
     from playwright.sync_api import sync_playwright
 
     program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    wanted = set(sys.argv[1:])
+    selected = set(sys.argv[1:])
     FOLDER.mkdir(exist_ok=True)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
@@ -135,24 +135,24 @@ def main() -> int:
         page.set_content("<html><body></body></html>")
         page.add_script_tag(content=get_plotlyjs())
         for name, figure, (width, height) in pictures():
-            if wanted and name not in wanted:
+            if selected and name not in selected:
                 continue
             drawn = json.loads(figure.to_json())
-            for suffix, content in (("", drawn), ("-dark", recoloured(drawn))):
+            for suffix, content in (("", drawn), ("-dark", with_dark_colours(drawn))):
                 options = {"format": "svg", "width": width, "height": height}
-                told = page.evaluate(
+                image = page.evaluate(
                     "([figure, options]) => Plotly.toImage(figure, options)", [content, options]
                 )
                 path = FOLDER / f"{name}{suffix}.svg"
-                path.write_text(decoded(told), encoding="utf-8")
+                path.write_text(decode(image), encoding="utf-8")
                 print(f"wrote {path.relative_to(FOLDER.parent)}, {path.stat().st_size / 1e3:.0f} kB")
         browser.close()
     return 0
 
 
-def decoded(address: str) -> str:
-    """Return the SVG of a data address, ended by a newline."""
-    return unquote(address.split(",", 1)[1]) + "\n"
+def decode(url: str) -> str:
+    """Return the SVG of a data URL, with a newline at the end."""
+    return unquote(url.split(",", 1)[1]) + "\n"
 
 
 if __name__ == "__main__":
