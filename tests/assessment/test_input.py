@@ -157,13 +157,13 @@ def test_folds_of_one_row_are_not_blamed_on_sigma(model):
     y = X[:, 0]
     target = y if isinstance(model, KNeighborsRegressor) else y > 0
     sentence = assess(model, X, target, cv=LeaveOneOut(), n_train_anchors=3, coverage=0.8).recommendation.text
-    assert "folds of one row" in sentence and "nan" not in sentence
+    assert "Folds of one row" in sentence and "nan" not in sentence
 
 
 def test_a_model_without_mistakes():
     X = np.r_[np.zeros((20, 2)), np.ones((20, 2))] + np.random.default_rng(0).normal(0, 0.01, (40, 2))
     assessment = assess(KNeighborsClassifier(), X, np.arange(40) // 20, cv=2)
-    assert "no mistakes to detect" in assessment.recommendation.text
+    assert "no mistakes to rank" in assessment.recommendation.text
 
 
 def test_few_trees_whose_rivals_cost_less_and_rank_within_the_noise():

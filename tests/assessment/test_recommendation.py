@@ -236,7 +236,7 @@ def test_classes_found_better_by_the_spread():
         anchored=classifier(0.9, 0.3, 0.7, 0.85),
         center=classifier(0.9, 0.3, 0.7, 0.85),
     )
-    assert_advice(metrics, Advice.ANCHORING, "anchored", "σ detects mistakes better", "0.85 against 0.70")
+    assert_advice(metrics, Advice.ANCHORING, "anchored", "ranks its errors better", "0.85 against 0.70")
 
 
 def test_classes_with_better_probabilities_alone():
@@ -263,7 +263,7 @@ def test_classes_where_the_plain_model_knows_as_much():
         anchored=classifier(0.9, 0.3, 0.8, 0.75),
         center=classifier(0.9, None, 0.8, 0.75),
     )
-    assert_advice(metrics, Advice.DONT, "plain", "as well as the plain model's", "use the plain model.")
+    assert_advice(metrics, Advice.DONT, "plain", "as well as the plain model", "use the plain model.")
 
 
 def test_a_spread_that_may_find_mistakes_better_is_not_called_useless():
@@ -271,7 +271,7 @@ def test_a_spread_that_may_find_mistakes_better_is_not_called_useless():
     ours = classifier(0.9, 0.3, 0.7, 0.8)
     ours["auroc_spread"] = 0.8 + 0.3 * NOISE
     metrics = classification(plain=plain, anchored=ours, center=ours)
-    assert_advice(metrics, Advice.DONT, "plain", "detects mistakes", "not significant over 5 folds")
+    assert_advice(metrics, Advice.DONT, "plain", "ranks its errors", "not significant over 5 folds")
 
 
 def test_a_doubtful_loss_of_accuracy_is_measured_by_the_error_rate():
@@ -289,13 +289,13 @@ def test_a_doubtful_loss_of_accuracy_is_measured_by_the_error_rate():
 def test_a_classifier_without_mistakes_is_left_alone():
     perfect = classifier(1.0, 0.01, np.nan, np.nan, noise=0.0)
     metrics = classification(plain=perfect, anchored=perfect, center=perfect)
-    assert_advice(metrics, Advice.DONT, "plain", "no mistakes to detect")
+    assert_advice(metrics, Advice.DONT, "plain", "no mistakes to rank")
 
 
 def test_folds_of_one_row_cannot_measure_a_ranking():
     ours = regressor(10.0, None)
     metrics = replace(regression(anchored=ours, center=ours), rows_per_fold=1.0)
-    assert_advice(metrics, Advice.DONT, "plain", "folds of one row")
+    assert_advice(metrics, Advice.DONT, "plain", "Folds of one row")
 
 
 def test_a_gain_in_accuracy_with_the_same_sigma_everywhere():

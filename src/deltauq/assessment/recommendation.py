@@ -14,7 +14,6 @@ import numpy as np
 from deltauq.assessment.comparison import (
     BASELINE,
     COST_FACTOR,
-    LABELS,
     RANK_MARGIN,
     USEFUL_RANK,
     Metrics,
@@ -26,12 +25,15 @@ MISSED_COVERAGE = 0.05
 WIDER = 0.1
 """Calibrated intervals wider than those of constant width by this share are no gain."""
 RANK_NAMES = {"regression": "Spearman of σ and |error|", "classification": "AUROC"}
-RANK_VERBS = {
-    "regression": ("ranks", "rank", "the errors"),
-    "classification": ("detects", "detect", "mistakes"),
+MAY_GAIN = "may be more accurate than"
+NAMES = {
+    "plain": "the plain model",
+    "anchored": "anchoring",
+    "center": "anchoring",
+    "tree-spread": "the spread of its trees",
+    "own-std": "its own std",
+    "ensemble": "an ensemble of 3",
 }
-SUBJECTS = {"spearman": "σ", "auroc_spread": "σ", "auroc_confidence": "the largest probability"}
-ARTICLES = {"tree-spread": "the ", "ensemble": "an "}
 
 
 class Advice(StrEnum):
@@ -131,18 +133,17 @@ def decide(metrics: Metrics, options: OptionNames = PYTHON) -> Recommendation:
     plain_beats = m.beats_baseline("plain")
     keeps_accuracy = m.errs_no_more("anchored", "plain") or not plain_beats
     can_use_anchored = keeps_accuracy and m.beats_baseline("anchored")
-    if can_use_anchored and _gains(m, "anchored") and not _preferable(m, "anchored"):
-        reasons = [_accuracy(m), _ranking(m, "anchored"), _calibration(m, "anchored", options)]
-        text = _join("Use anchoring.", *reasons, _warning(m, "anchored"))
-        return Recommendation(Advice.ANCHORING, "anchored", text)
     can_use_center = plain_beats and not m.errs_less("anchored", "plain")
-    if can_use_center and _gains(m, "center") and not _preferable(m, "center"):
-        reasons = [_accuracy(m), _ranking(m, "center"), _calibration(m, "center", options)]
-        text = _join(f"Use anchoring for σ only ({options.center}).", *reasons, _warning(m, "center"))
-        return Recommendation(Advice.SIGMA_ONLY, "center", text)
-    ours = "anchored" if can_use_anchored else "center"
-    instead = _instead(m, ours)
-    return Recommendation(Advice.DONT, instead, _why_not(m, ours, instead, options))
+    if can_use_anchored and _gains(m, "anchored") and not _preferable(m, "anchored"):
+        advice, method, action = Advice.ANCHORING, "anchored", "Use anchoring"
+    elif can_use_center and _gains(m, "center") and not _preferable(m, "center"):
+        advice, method, action = Advice.SIGMA_ONLY, "center", f"Use anchoring for σ only ({options.center})"
+    else:
+        ours = "anchored" if can_use_anchored else "center"
+        method = _instead(m, ours)
+        return Recommendation(Advice.DONT, method, _why_not(m, ours, method, options))
+    reasons = [_accuracy(m), _ranking(m, method, _best_other(m, method)), _calibration(m, method, options)]
+    return Recommendation(advice, method, _join(action, *reasons, _warning(m, method)))
 
 
 # The rule
@@ -193,120 +194,100 @@ def _instead(m: Metrics, ours: str) -> str:
 def _join(*sentences: str) -> str:
     """Return the sentences that are not empty as one text."""
     # Not "σ", whose capital is "Σ".
-    return " ".join(s if s.startswith("σ") else s[0].upper() + s[1:] for s in sentences if s)
+    return " ".join(f"{s if s[0] == 'σ' else s[0].upper() + s[1:]}." for s in sentences if s)
 
 
 def _why_not(m: Metrics, ours: str, instead: str, options: OptionNames) -> str:
     """Say why not to use anchoring, and what to use; `ours` is the better of the anchored methods."""
-    more_folds = f"More folds may decide it ({options.more_folds})."
+    against = [_errors(m, method, BASELINE) for method in ("plain", "anchored")]
+    more_folds = f"more folds may decide it ({options.more_folds})"
     if not any(m.beats_baseline(method) for method in ("plain", "anchored")):
-        plain, anchored = (_against_baseline(m, method) for method in ("plain", "anchored"))
-        start = (
-            f"Don't use anchoring. Neither the plain model ({plain}) nor the anchored model ({anchored}) is "
-            f"better than the trivial baseline, the {m.label(BASELINE)}."
-        )
+        action = "Don't use anchoring: neither model is better than the trivial baseline"
         if instead != BASELINE:
-            return f"{start} Use {_source(m, instead)}, which is ({_against_baseline(m, instead)})."
-        nearly = any(
-            m.errs_no_more(method, BASELINE) and _seems_better(m, method) for method in ("plain", "anchored")
-        )
-        return f"{start} {more_folds if nearly else 'Try another model.'}"
-    reason = ""
+            return _join(action, *against, _errors(m, instead, BASELINE), f"use {NAMES[instead]}")
+        may_gain = any(_relation(m, method, BASELINE)[0] == MAY_GAIN for method in ("plain", "anchored"))
+        return _join(action, *against, more_folds if may_gain else "try another model")
     gains = m.errs_less("anchored", "plain") or not m.beats_baseline("plain")
+    use = NAMES[instead]
+    if instead == "plain" and m.task == "regression":
+        use += " with intervals of constant width"
     if gains and not m.beats_baseline("anchored"):
-        against = _against_baseline(m, "anchored")
-        reason = f"anchoring is not better than the {m.label(BASELINE)} ({against})."
-    elif not m.has_ranking(ours) or not any(m.ranks_better(name, "plain") for name in (ours, instead)):
-        reason = _ranking(m, ours, ["plain"])
-    elif m.has_ranking(instead):
-        reason = _join(_ranking(m, ours, [instead]), _saving(m, ours, instead))
-    return _join(
-        f"Don't use anchoring; use {_named(m, instead)}.",
-        _accuracy(m),
-        reason,
-        _improvement(m, instead),
-        _warning(m, instead),
-        more_folds if not gains and _may_predict_better(m) else "",
-    )
+        reasons = [against[1]]
+    elif any(m.ranks_better(method, "plain") for method in (ours, instead)):
+        reasons = [_ranking(m, ours, instead)]
+    else:
+        reasons = [_ranking(m, ours, "plain")]
+    if instead != "plain":
+        reasons += [_saving(m, ours, instead), _errors(m, instead, "plain")]
+    if not gains and _relation(m, "anchored", "plain")[0] == MAY_GAIN:
+        reasons.append(more_folds)
+    return _join(f"Don't use anchoring; use {use}", _accuracy(m), *reasons, _warning(m, instead))
 
 
 def _accuracy(m: Metrics) -> str:
-    """Compare the errors of the anchored model with the plain model's."""
-    higher, lower = m.larger_errors("anchored", "plain"), m.larger_errors("plain", "anchored")
-    doubtful = sorted(
-        m.doubtful_errors("anchored", "plain"),
-        key=lambda name: -m.mean_loss("anchored", name) / max(m.mean_loss("plain", name), 1e-300),
-    )
+    """Compare anchoring with the plain model; with the baseline, if only one of them is better than that."""
     if m.beats_baseline("anchored") and not m.beats_baseline("plain"):
-        ours, plain = (_against_baseline(m, method) for method in ("anchored", "plain"))
-        worse = [*higher, *doubtful]
-        exception = f", but it is worse than the plain model in {_compare(m, worse[0])}" if worse else ""
-        return (
-            f"anchoring is better than the {m.label(BASELINE)} ({ours}), and the plain model is not "
-            f"({plain}){exception}."
-        )
-    exception = ""
-    if higher or doubtful:
-        how, name, significant = "less", (higher or doubtful)[0], bool(higher)
-        exception = f", but better in {_compare(m, lower[0])}" if lower else ""
-    elif lower:
-        how, name, significant = "more", lower[0], True
-    elif _may_predict_better(m):
-        how, significant = "more", False
-        name = next(name for name in m.errors if m.is_notably_larger(name, "plain", "anchored"))
-    else:
-        return f"anchoring is about as accurate as the plain model ({_compare(m, m.errors[0])})."
-    numbers = _compare(m, name, significant=significant)
-    verb = "is" if significant else "may be"
-    return f"anchoring {verb} {how} accurate than the plain model ({numbers}){exception}."
+        return f"{_errors(m, 'anchored', BASELINE)}, and {_errors(m, 'plain', BASELINE)}"
+    return _errors(m, "anchored", "plain")
 
 
-def _may_predict_better(m: Metrics) -> bool:
-    """Return whether an error of anchoring is notably smaller, but not significantly, and none is larger."""
-    if m.larger_errors("anchored", "plain") or m.larger_errors("plain", "anchored"):
-        return False
-    if m.doubtful_errors("anchored", "plain"):
-        return False
-    return any(m.is_notably_larger(name, "plain", "anchored") for name in m.errors)
+def _relation(m: Metrics, a: str, b: str) -> tuple[str, str]:
+    """Return how accurate a method is compared with another, and the error that shows it."""
+    names = m.deciding_errors(a) if b == BASELINE else m.errors
+    if larger := [name for name in names if m.is_larger(name, a, b)]:
+        return "is less accurate than", larger[0]
+    if doubtful := [name for name in names if name in m.doubtful_errors(a, b)]:
+        return "may be less accurate than", max(doubtful, key=lambda name: _ratio(m, name, a, b))
+    if smaller := [name for name in names if m.is_larger(name, b, a)]:
+        return "is more accurate than", smaller[0]
+    if notable := [name for name in names if m.is_notably_larger(name, b, a)]:
+        return MAY_GAIN, notable[0]
+    return "is about as accurate as", names[0]
 
 
-def _ranking(m: Metrics, ours: str, others: list[str] | None = None) -> str:
-    """Compare how a method ranks its errors with the best of other methods.
+def _ratio(m: Metrics, name: str, a: str, b: str) -> float:
+    return m.mean_loss(a, name) / max(m.mean_loss(b, name), 1e-300)
 
-    By default with the plain model and all alternatives. For regression the plain model has no ranking.
-    """
+
+def _errors(m: Metrics, a: str, b: str) -> str:
+    """Compare the errors of two methods."""
+    how, name = _relation(m, a, b)
+    note = f"; {_not_significant(m)}" if how.startswith("may") else ""
+    label = f"the {m.label(BASELINE)}" if b == BASELINE else NAMES[b]
+    return f"{NAMES[a]} {how} {label} ({_compare(m, name, a, b)}{note})"
+
+
+def _best_other(m: Metrics, ours: str) -> str:
+    """Return the method whose ranking is compared with that of a recommended method."""
+    if m.task == "regression" and not m.ranks_better(ours, "plain"):
+        return "plain"
+    return m.best_ranking([name for name in ("plain", *m.alternatives()) if m.has_ranking(name)] or ["plain"])
+
+
+def _ranking(m: Metrics, ours: str, other: str) -> str:
+    """Compare how two methods rank their errors. The plain model may have no ranking."""
     if not m.has_ranking(ours):
-        return f"{_why_no_ranking(m, ours)}."
-    subject = SUBJECTS[m.rank_name(ours)]
-    ranks, rank, errors = RANK_VERBS[m.task]
-    is_tied = not m.ranks_better(ours, "plain")
-    if others is None:
-        others = [] if m.task == "regression" and is_tied else ["plain", *m.alternatives()]
-    others = [other for other in others if m.has_ranking(other)]
-    if not others:
-        numbers, gain = _rank_numbers(m, ours), m.mean_rank(ours) - m.mean_rank("plain")
-        if is_tied and gain > RANK_MARGIN and m.mean_rank(ours) >= USEFUL_RANK:
-            return f"{subject} may {rank} {errors} ({numbers}; {_not_significant(m)})."
-        return f"{subject} {f'does not {rank}' if is_tied else ranks} {errors} ({numbers})."
-    other = m.best_ranking(others)
-    note = ""
-    if m.ranks_better(ours, other):
-        how = "better than"
-    elif m.ranks_better(other, ours):
-        how = "worse than"
-    else:
-        how = "about as well as"
-        if abs(m.mean_rank(ours) - m.mean_rank(other)) > RANK_MARGIN:
-            note = f"; the difference is {_not_significant(m)}"
-    return f"{subject} {ranks} {errors} {how} {_source(m, other)} ({_rank_numbers(m, ours, other)}{note})."
+        return _why_no_ranking(m, ours)
+    numbers = f"{RANK_NAMES[m.task]} {m.text(ours, m.rank_name(ours))}"
+    gain = m.mean_rank(ours) - m.mean_rank(other)
+    is_better, is_worse = m.ranks_better(ours, other), m.ranks_better(other, ours)
+    note = "" if is_better or is_worse or abs(gain) <= RANK_MARGIN else f"; {_not_significant(m)}"
+    if m.has_ranking(other):
+        numbers += f" against {m.text(other, m.rank_name(other))}{note}"
+        how = "better than" if is_better else "worse than" if is_worse else "about as well as"
+        return f"{NAMES[ours]} ranks its errors {how} {NAMES[other]} ({numbers})"
+    if is_better:
+        return f"σ ranks the errors ({numbers})"
+    may_rank = gain > RANK_MARGIN and m.mean_rank(ours) >= USEFUL_RANK
+    return f"σ {'may' if may_rank else 'does not'} rank the errors ({numbers}{note if may_rank else ''})"
 
 
 def _why_no_ranking(m: Metrics, ours: str) -> str:
     errors = m.losses(ours, "rmse" if m.task == "regression" else "accuracy")
     if np.all(errors == 0):
-        return "it makes no errors to rank" if m.task == "regression" else "it makes no mistakes to detect"
+        return f"anchoring makes no {'errors' if m.task == 'regression' else 'mistakes'} to rank"
     if m.rows_per_fold < 2:
-        return "with folds of one row it cannot be measured how well σ ranks the errors"
+        return "folds of one row cannot measure how well σ ranks the errors"
     if m.task == "classification" and np.all((errors == 0) | (errors == 1)):
         return "no fold has both mistakes and correct predictions"
     return "σ is the same for every row"
@@ -317,97 +298,37 @@ def _calibration(m: Metrics, method: str, options: OptionNames) -> str:
     if m.task != "regression" or not m.has_ranking(method):
         return ""
     if not m.ranks_better(method, "plain"):
-        return "do not rely on σ."
+        return "do not rely on σ"
     times = m.mean(method, "width") / m.mean("plain", "width")
     if times > 1.0 + WIDER:
-        return (
-            f"use σ to rank only: its calibrated intervals are {times:.2g} times as wide as those of "
-            "constant width."
-        )
+        return f"use σ to rank only: calibrated intervals are {times:.2g} times as wide as constant ones"
     raw = m.mean(method, "coverage_raw")
     if not abs(raw - m.coverage) > MISSED_COVERAGE:
         return ""
-    return f"for intervals, {options.calibrate}: raw coverage {raw:.1%} (nominal {m.coverage:.0%})."
+    return f"for intervals, {options.calibrate}: raw coverage {raw:.1%} (nominal {m.coverage:.0%})"
 
 
 def _warning(m: Metrics, method: str) -> str:
     """Name an error of the recommended method that is larger than the trivial baseline's, if one is."""
-    worse = [name for name in m.errors if m.is_notably_larger(name, method, BASELINE)]
-    worse += [name for name in m.larger_errors(method, BASELINE) if name not in worse]
-    if not worse or method == BASELINE:
+    name = next((name for name in m.errors if m.is_notably_larger(name, method, BASELINE)), None)
+    if name is None:
         return ""
-    what = "the plain model" if method == "center" else _named(m, method)
-    numbers = _compare(m, worse[0], method, BASELINE)
-    return f"note that {what} is worse than the {m.label(BASELINE)} ({numbers})."
-
-
-def _improvement(m: Metrics, method: str) -> str:
-    """Say what an alternative predicts better than the plain model, if it does."""
-    better = m.larger_errors("plain", method) if method != "plain" else []
-    if not better:
-        return ""
-    return f"{_source(m, method)} is more accurate than the plain model ({_compare(m, better[0], method)})."
+    numbers = _compare(m, name, BASELINE, method)
+    return f"note that the {m.label(BASELINE)} is better by another metric ({numbers})"
 
 
 def _saving(m: Metrics, ours: str, instead: str) -> str:
     """Say how much less an alternative costs, if it does."""
     times = m.cost(ours) / max(m.cost(instead), 1e-9)
-    if times <= COST_FACTOR:
-        return ""
     share = f"1/{times:.2g}" if times < 100 else "less than a hundredth"
-    return f"{_source(m, instead)} takes {share} of the time."
+    return f"{NAMES[instead]} takes {share} of the time" if times > COST_FACTOR else ""
 
 
-def _against_baseline(m: Metrics, method: str) -> str:
-    """Return the error that decides whether a method beats the trivial baseline, beside the baseline's."""
-    names = m.deciding_errors(method)
-    if m.beats_baseline(method):
-        clear, doubtful = [name for name in names if m.is_larger(name, BASELINE, method)], []
-    else:
-        clear = [name for name in names if m.is_larger(name, method, BASELINE)]
-        doubtful = [name for name in names if name in m.doubtful_errors(method, BASELINE)]
-    name = [*clear, *doubtful, *names][0]
-    is_equal = m.text(method, name) == m.text(BASELINE, name)
-    return _compare(m, name, method, BASELINE, significant=name in clear or is_equal)
-
-
-def _seems_better(m: Metrics, method: str) -> bool:
-    """Return whether a deciding error is smaller in the table than the trivial baseline's."""
-    return any(
-        m.mean_loss(method, name) < m.mean_loss(BASELINE, name)
-        and m.text(method, name) != m.text(BASELINE, name)
-        for name in m.deciding_errors(method)
-    )
-
-
-def _compare(
-    m: Metrics, name: str, a: str = "anchored", b: str = "plain", *, significant: bool = True
-) -> str:
+def _compare(m: Metrics, name: str, a: str, b: str) -> str:
     """Return an error of two methods; of one where the other has none."""
     text = f"{METRICS[name].header} {m.text(a, name)}"
-    if math.isfinite(m.mean(b, name)):
-        text += f" against {m.text(b, name)}"
-    return text if significant else f"{text}; {_not_significant(m)}"
-
-
-def _rank_numbers(m: Metrics, method: str, other: str | None = None) -> str:
-    text = f"{RANK_NAMES[m.task]} {m.text(method, m.rank_name(method))}"
-    return text if other is None else f"{text} against {m.text(other, m.rank_name(other))}"
+    return f"{text} against {m.text(b, name)}" if math.isfinite(m.mean(b, name)) else text
 
 
 def _not_significant(m: Metrics) -> str:
     return f"not significant over {len(m.scores['plain']['fit_seconds'])} folds"
-
-
-def _named(m: Metrics, method: str) -> str:
-    """Return how a recommended method is named."""
-    if method == "plain":
-        return "the plain model" + (" with intervals of constant width" if m.task == "regression" else "")
-    if method == "anchored":
-        return "the anchored model"
-    return f"the {m.label(BASELINE)}" if method == BASELINE else _source(m, method)
-
-
-def _source(m: Metrics, method: str) -> str:
-    """Return where a method's uncertainty comes from, as it stands in a sentence."""
-    return "the plain model's" if method == "plain" else f"{ARTICLES.get(method, '')}{LABELS[method]}"
