@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, is_dataclass, replace
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
@@ -191,7 +191,7 @@ class Assessment(Result):
                 "coverage": self.metrics.coverage,
                 "train_anchors": self.train_anchors,
                 "default_train_anchors": self.default_train_anchors,
-                "recommendation": {**vars(self.recommendation), "advice": str(self.recommendation.advice)},
+                "recommendation": self.recommendation,
                 "methods": methods,
                 "seconds": round(self.seconds, 2),
             }
@@ -269,11 +269,13 @@ class Assessment(Result):
 
 
 def to_json_values(value: Any) -> Any:
-    """Return nested dicts and lists with None for numbers that are not finite, which JSON cannot hold."""
+    """Return dataclasses and arrays as dicts and lists; None for numbers that JSON cannot hold."""
+    if is_dataclass(value):
+        value = vars(value)
     if isinstance(value, dict):
         return {name: to_json_values(part) for name, part in value.items()}
-    if isinstance(value, list):
-        return [to_json_values(part) for part in value]
+    if isinstance(value, (list, np.ndarray)):
+        return [to_json_values(part) for part in list(value)]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 

@@ -80,21 +80,22 @@ class Metric:
         A longer name.
     compute : callable, or None
         Of targets, `Predictions` and the nominal coverage.
-    format : callable
-        Of the value; `number` by default.
-    in_target_unit : bool
-        Whether the value is in the unit of the target.
+    format : str
+        Format of the value; by default three significant digits.
+    scale : float
+        Factor of the value in text.
     """
 
     header: str
     meaning: str
     compute: Callable[[np.ndarray, Any, float], Any] | None = None
-    format: Callable[[float], str] | None = None
-    in_target_unit: bool = False
+    format: str = ""
+    scale: float = 1.0
 
     def text(self, value: float) -> str:
         """Return a value as text; a dash for NaN."""
-        return self.format(value) if self.format and math.isfinite(value) else number(value)
+        value *= self.scale
+        return self.format.format(value) if self.format and math.isfinite(value) else number(value)
 
 
 def compute(
@@ -122,7 +123,7 @@ def compute(
 
 def rescale(values: Mapping[str, Any], unit: float) -> dict[str, Any]:
     """Return metrics as they are for targets ``unit`` times as large."""
-    rescaled = {n: unit * value if METRICS[n].in_target_unit else value for n, value in values.items()}
+    rescaled = {n: unit * value if n in IN_TARGET_UNIT else value for n, value in values.items()}
     if "nll" in rescaled:
         rescaled["nll"] = rescaled["nll"] + math.log(unit)
     return rescaled
@@ -133,10 +134,6 @@ def number(value: float) -> str:
     if not math.isfinite(value):
         return "–"
     return f"{value:,.0f}" if 1e3 <= abs(value) < 1e12 else f"{value:.3g}"
-
-
-def _microseconds(seconds: float) -> str:
-    return f"{1e6 * seconds:,.0f}" if seconds >= 1e-5 else f"{1e6 * seconds:.2g}"
 
 
 def _raw_coverage(y: np.ndarray, p: Predictions, coverage: float) -> float:
@@ -153,84 +150,55 @@ def _auroc_of_mistakes(y: np.ndarray, p: Predictions, uncertainty: np.ndarray | 
 
 
 def _of_proba(metric: Callable[..., float]) -> Callable[[np.ndarray, Predictions, float], float]:
-    return lambda y, p, coverage: math.nan if p.proba is None else metric(y, p.proba)
+    return lambda y, p, _: math.nan if p.proba is None else metric(y, p.proba)
 
 
 METRICS = {
     "median_absolute_error": Metric(
-        "median |error|",
-        "median absolute error",
-        lambda y, p, coverage: np.median(np.abs(y - p.value)),
-        in_target_unit=True,
+        "median |error|", "median absolute error", lambda y, p, _: np.median(np.abs(y - p.value))
     ),
-    "mae": Metric(
-        "MAE", "mean absolute error", lambda y, p, coverage: metrics.mae(y, p.value), in_target_unit=True
-    ),
+    "mae": Metric("MAE", "mean absolute error", lambda y, p, _: metrics.mae(y, p.value)),
     "trimmed_mae": Metric(
         "trimmed MAE",
         f"mean absolute error without the largest {TRIMMED:.0%}",
-        lambda y, p, coverage: np.mean(trim1(np.abs(y - p.value), TRIMMED)),
-        in_target_unit=True,
+        lambda y, p, _: np.mean(trim1(np.abs(y - p.value), TRIMMED)),
     ),
-    "rmse": Metric(
-        "RMSE",
-        "root mean squared error",
-        lambda y, p, coverage: metrics.rmse(y, p.value),
-        in_target_unit=True,
-    ),
-    "r2": Metric("R²", "R², explained share of the variance", lambda y, p, coverage: metrics.r2(y, p.value)),
-    "accuracy": Metric("accuracy", "accuracy", lambda y, p, coverage: np.mean(p.value == y), "{:.1%}".format),
+    "rmse": Metric("RMSE", "root mean squared error", lambda y, p, _: metrics.rmse(y, p.value)),
+    "r2": Metric("R²", "R², explained share of the variance", lambda y, p, _: metrics.r2(y, p.value)),
+    "accuracy": Metric("accuracy", "accuracy", lambda y, p, _: np.mean(p.value == y), "{:.1%}"),
     "brier": Metric("Brier score", "Brier score, from 0 to 2", _of_proba(metrics.brier)),
     "log_loss": Metric("log loss", "log loss, in nats", _of_proba(metrics.nll)),
     "ece": Metric("ECE", "expected calibration error", _of_proba(metrics.ece)),
     "spearman": Metric(
         "Spearman",
         "Spearman correlation of σ and |error|",
-        lambda y, p, coverage: metrics.spearman(p.spread, y - p.value),
-        "{:.2f}".format,
+        lambda y, p, _: metrics.spearman(p.spread, y - p.value),
+        "{:.2f}",
     ),
     "auroc_spread": Metric(
-        "AUROC σ",
-        "AUROC of σ for mistakes",
-        lambda y, p, coverage: _auroc_of_mistakes(y, p, p.spread),
-        "{:.2f}".format,
+        "AUROC σ", "AUROC of σ for mistakes", lambda y, p, _: _auroc_of_mistakes(y, p, p.spread), "{:.2f}"
     ),
     "auroc_confidence": Metric(
         "AUROC conf.",
         "AUROC of 1 − largest probability for mistakes",
-        lambda y, p, coverage: _auroc_of_mistakes(y, p, p.error_score),
-        "{:.2f}".format,
+        lambda y, p, _: _auroc_of_mistakes(y, p, p.error_score),
+        "{:.2f}",
     ),
-    "coverage_raw": Metric(
-        "raw {}", "coverage before calibration (nominal {})", _raw_coverage, "{:.1%}".format
-    ),
-    "coverage": Metric(
-        "cal. {}", "coverage (nominal {})", lambda y, p, coverage: np.mean(p.covers(y)), "{:.1%}".format
-    ),
-    "median_width": Metric(
-        "median width",
-        "median width of intervals",
-        lambda y, p, coverage: np.median(p.sizes()),
-        in_target_unit=True,
-    ),
-    "width": Metric(
-        "width", "mean width of intervals", lambda y, p, coverage: np.mean(p.sizes()), in_target_unit=True
-    ),
-    "set_size": Metric(
-        "set size", "mean number of classes in a set", lambda y, p, coverage: np.mean(p.sizes())
-    ),
+    "coverage_raw": Metric("raw {}", "coverage before calibration (nominal {})", _raw_coverage, "{:.1%}"),
+    "coverage": Metric("cal. {}", "coverage (nominal {})", lambda y, p, _: np.mean(p.covers(y)), "{:.1%}"),
+    "median_width": Metric("median width", "median width of intervals", lambda y, p, _: np.median(p.sizes())),
+    "width": Metric("width", "mean width of intervals", lambda y, p, _: np.mean(p.sizes())),
+    "set_size": Metric("set size", "mean number of classes in a set", lambda y, p, _: np.mean(p.sizes())),
     "nll": Metric(
         "NLL",
         "negative log-likelihood of normal errors, in nats",
-        lambda y, p, coverage: metrics.gaussian_nll(y, p.value, p.spread),
+        lambda y, p, _: metrics.gaussian_nll(y, p.value, p.spread),
     ),
     "crps": Metric(
-        "CRPS",
-        "continuous ranked probability score",
-        lambda y, p, coverage: metrics.crps(y, p.value, p.spread),
-        in_target_unit=True,
+        "CRPS", "continuous ranked probability score", lambda y, p, _: metrics.crps(y, p.value, p.spread)
     ),
-    "fit_seconds": Metric("fit s", "seconds to fit", format="{:.2g}".format),
-    "row_seconds": Metric("µs/row", "seconds to predict one row", format=_microseconds),
+    "fit_seconds": Metric("fit s", "seconds to fit", format="{:.2g}"),
+    "row_seconds": Metric("µs/row", "microseconds to predict one row", scale=1e6),
 }
 """Every metric by its key, in the order of tables."""
+IN_TARGET_UNIT = (*("median_absolute_error", "mae", "trimmed_mae", "rmse", "median_width", "width", "crps"),)

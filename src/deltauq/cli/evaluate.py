@@ -73,3 +73,5 @@ def _print_result(result: "Evaluation") -> None:
         for row in table.rows:
             grid.add_row(*map(Text, row))  # Text: cells may contain rich markup
         console.print(grid)
+        if table.caption:
+            console.print(Text(table.caption))

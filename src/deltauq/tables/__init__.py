@@ -8,7 +8,8 @@ from deltauq.utils.lazy import attach
 
 if TYPE_CHECKING:
     from deltauq.tables.errors import ModelFolderError, TableError
-    from deltauq.tables.evaluation import Evaluation, evaluate
+    from deltauq.tables.evaluation import evaluate
+    from deltauq.tables.evaluation_result import Evaluation
     from deltauq.tables.fitting import fit
     from deltauq.tables.folder import load
     from deltauq.tables.model import TableModel
@@ -30,7 +31,7 @@ __all__ = [
 __getattr__, __dir__ = attach(
     __name__,
     {
-        "Evaluation": "deltauq.tables.evaluation",
+        "Evaluation": "deltauq.tables.evaluation_result",
         "ModelFolderError": "deltauq.tables.errors",
         "PredictionSummary": "deltauq.tables.prediction",
         "TableError": "deltauq.tables.errors",

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.stats import binom
 
-from deltauq.assessment.result import Result, to_json_values
 from deltauq.assessment.scoring import Predictions, compute, rescale
 from deltauq.calibration import conformal_quantile
 from deltauq.metrics import calibration_curve
 from deltauq.tables.errors import TableError, did_you_mean, require_pandas
+from deltauq.tables.evaluation_result import OUTLIER_SHARE, Evaluation, UncertainRow
 from deltauq.tables.io import read_frame
 from deltauq.tables.model import RISK_LEVELS, TableModel, error_probability, error_std
-from deltauq.tables.nearest_anchor import Difference, largest_differences
+from deltauq.tables.nearest_anchor import largest_differences
 from deltauq.tables.preprocessing import row_fingerprints, twin_share
 from deltauq.tables.schema import (
-    CATEGORY,
     DATE,
+    DURATION,
     NUMBER,
     REGRESSION,
     Column,
@@ -35,26 +34,20 @@ from deltauq.tables.schema import (
 from deltauq.tables.slices import (
     Group,
     RowScores,
-    WorseSlice,
     find_failing_decile,
     find_worse_slices,
     make_deciles,
     make_slices,
 )
 from deltauq.tables.text_parsing import FLAGS, is_text, plain_text, read_dates, read_numbers
-from deltauq.utils.formatting import short_repr
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from deltauq.plots.page import Section, Table
 
 BATCH_ROWS = 65_536
 N_UNCERTAIN = 20
 TRAINING_CHANCE = 0.001
 """New rows that equal training rows raise a warning if chance explains them with a smaller probability."""
-OUTLIER_SHARE = 0.01
-"""The share of rows, those with the largest errors, that `Evaluation.trimmed` leaves out."""
 COVERAGES = np.array([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99])
 N_BINS = 10
 COMPUTED = {
@@ -67,150 +60,6 @@ COMPUTED = {
     ),
 }
 SENSITIVE_TO_OUTLIERS = ("mae", "rmse", "r2", "nll", "crps")
-
-
-@dataclass(frozen=True)
-class UncertainRow:
-    """One of the most uncertain rows.
-
-    Attributes
-    ----------
-    row : int
-        Its number in the table, from 1.
-    target, prediction : float, a date as text, or a class
-    spread : float
-        As in `RowScores`.
-    missed : bool
-        Whether the target lies outside the interval or set.
-    differences : list of Difference
-        The features in which it differs most from its nearest anchor, the largest difference first.
-    """
-
-    row: int
-    target: Any
-    prediction: Any
-    spread: float
-    missed: bool
-    differences: list[Difference]
-
-    __repr__ = short_repr
-
-
-@dataclass(frozen=True, repr=False)
-class Evaluation(Result):
-    """The metrics of a model on a table with known targets, and where its predictions are worst.
-
-    Attributes
-    ----------
-    target : str
-        The name of the target's column.
-    task : {"regression", "classification"}
-    model : str
-        The model that was anchored.
-    coverage : float
-        The nominal coverage of intervals or sets.
-    metrics : dict of str to float
-    trimmed : dict of str to float
-        Of a regression: the metrics that are sensitive to outliers, without the 1 % of rows with the largest
-        errors. Empty for classes, and for fewer than 100 rows.
-    curve : (nominal, observed), arrays of shape (l,)
-        Nominal and empirical coverage of intervals; of classes, confidence and accuracy.
-    rows : RowScores
-    deciles : list of Group
-        By spread, the least uncertain rows first.
-    failing_decile : int or None
-        The index of the decile with the smallest coverage, if that is significantly below the nominal one.
-    risk : dict of str to Group
-        By level of risk.
-    large_loss, often_missed : list of WorseSlice
-        Slices whose loss, or whose share of missed targets, is significantly larger than elsewhere.
-    n_slices : int
-        How many slices were compared.
-    uncertain : list of UncertainRow
-        The most uncertain first.
-    training_rows : int or None
-        How many rows equal, in all columns and the target, a training row; None where the model stores no
-        fingerprints of these.
-    notes : list of str
-    """
-
-    target: str
-    task: str
-    model: str
-    coverage: float
-    metrics: dict[str, float]
-    trimmed: dict[str, float]
-    curve: tuple[np.ndarray, np.ndarray]
-    rows: RowScores
-    deciles: list[Group]
-    failing_decile: int | None
-    risk: dict[str, Group]
-    large_loss: list[WorseSlice]
-    often_missed: list[WorseSlice]
-    n_slices: int
-    uncertain: list[UncertainRow]
-    training_rows: int | None
-    notes: list[str]
-
-    @property
-    def n_rows(self) -> int:
-        """The number of rows that were evaluated."""
-        return len(self.rows.loss)
-
-    def heading(self) -> str:
-        """Return what was evaluated, on how many rows."""
-        return f"{self.target}, {self.model}, {self.task}: {self.n_rows:,} rows"
-
-    def summary(self) -> str:
-        """Return the most important figures in a few sentences."""
-        from deltauq.tables.evaluation_page import summarize
-
-        return summarize(self)
-
-    def tables(self, most: int | None = 5) -> dict[str, Table]:
-        """Return the evaluation as tables of text, by their titles.
-
-        Parameters
-        ----------
-        most : int or None, default=5
-            The largest number of slices, and of uncertain rows; None for all.
-        """
-        from deltauq.tables.evaluation_page import evaluation_tables
-
-        return evaluation_tables(self, most)
-
-    def sections(self) -> list[Section]:
-        """Return the sections of the page: tables and figures."""
-        from deltauq.tables.evaluation_page import evaluation_sections
-
-        return evaluation_sections(self)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return everything but the rows as values that JSON can hold; NaN becomes None."""
-        nominal, observed = self.curve
-        return to_json_values(
-            {
-                "target": self.target,
-                "task": self.task,
-                "model": self.model,
-                "rows": self.n_rows,
-                "coverage": self.coverage,
-                "metrics": self.metrics,
-                "trimmed": self.trimmed,
-                "training_rows": self.training_rows,
-                "curve": {"nominal": nominal.tolist(), "observed": observed.tolist()},
-                "deciles": [asdict(part) for part in self.deciles],
-                "failing_decile": self.failing_decile,
-                "risk": {level: asdict(part) for level, part in self.risk.items()},
-                "slices": {
-                    "compared": self.n_slices,
-                    "large_loss": [asdict(part) for part in self.large_loss],
-                    "often_missed": [asdict(part) for part in self.often_missed],
-                },
-                "uncertain": [asdict(row) for row in self.uncertain],
-                "notes": self.notes,
-            }
-        )
 
 
 def evaluate(
@@ -410,35 +259,18 @@ def _count_training_rows(model: TableModel, X: pd.DataFrame, y: np.ndarray, note
 
 def _target_numbers(model: TableModel, column: pd.Series) -> np.ndarray:
     """Return the targets of a regression, of shape (n,): dates in days since the origin."""
-    origin = model.origin
+    expected, kinds = (DATE, (DATE,)) if model.origin else (NUMBER, (NUMBER, DURATION))
+    read = column
     if is_text(column):
-        column = _read_text(
-            Column(model.target, DATE if origin else NUMBER, format=model.target_format), column
-        )
-    kind = kind_of(column)
-    if origin and kind != DATE:
-        raise TableError(f'{column.name} holds "{column.iloc[0]}", where dates are expected.')
-    if origin:
-        return days(column, origin).to_numpy()
-    if kind == CATEGORY:
-        raise TableError(f'{column.name} holds "{column.iloc[0]}", where numbers are expected.')
-    if kind == DATE:
-        raise TableError(f"{column.name} holds dates, where numbers are expected.")
-    y = (plain_floats(column) if kind == NUMBER else days(column)).to_numpy()
+        read = (read_dates if model.origin else read_numbers)(column, model.target_format)
+    wrong = column[read.isna()] if kind_of(read) in kinds else column
+    if len(wrong):
+        hint = format_hint(Column(model.target, expected, format=model.target_format), str(wrong.iloc[0]))
+        raise TableError(f'{model.target} holds "{wrong.iloc[0]}", where {expected}s are expected{hint}.')
+    y = (plain_floats(read) if kind_of(read) == NUMBER else days(read, model.origin)).to_numpy()
     if not np.all(np.isfinite(y)):
-        raise TableError(f"{column.name} has infinite values.")
+        raise TableError(f"{model.target} has infinite values.")
     return y
-
-
-def _read_text(column: Column, values: pd.Series) -> pd.Series:
-    """Return the numbers or dates in a column of text, or raise for the first value that is not one."""
-    read = (read_dates if column.kind == DATE else read_numbers)(values, column.format)
-    if read.isna().any():
-        first = values[read.isna()].iloc[0]
-        raise TableError(
-            f'{column.name} holds "{first}", where {column.kind}s are expected{format_hint(column, first)}.'
-        )
-    return read
 
 
 def _target_classes(model: TableModel, column: pd.Series) -> np.ndarray:

@@ -26,6 +26,9 @@ MAX_CATEGORIES = 50
 SIGNIFICANCE = 0.05
 """The probability of a false alarm among all deciles, or among all slices."""
 
+Slice = tuple[str, np.ndarray]
+"""A name such as ``"area > 110"``, and which of n rows belong to it."""
+
 
 @dataclass(frozen=True)
 class RowScores:
@@ -92,21 +95,6 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Slice:
-    """Rows that have something in common.
-
-    Attributes
-    ----------
-    name : str
-        What it is, such as ``"area > 110"``.
-    rows : bool array of shape (n,)
-    """
-
-    name: str
-    rows: np.ndarray
-
-
-@dataclass(frozen=True)
 class WorseSlice:
     """A slice with a larger loss than the rest.
 
@@ -159,15 +147,15 @@ def make_slices(schema: Schema, X: pd.DataFrame) -> Iterator[Slice]:
 
     Yields
     ------
-    slice : Slice
+    name, rows : str and bool array of shape (n,)
         By the categories of a column, or by its values or quartiles; rows with a missing value are a slice,
         and so are rows with unseen categories.
     """
     for column in schema.columns:
         parts = _by_category(column, X[column.name]) if column.kind == CATEGORY else _by_number(column, X)
-        for part in parts:
-            if MIN_ROWS <= part.rows.sum() <= len(X) - MIN_ROWS:
-                yield part
+        for name, rows in parts:
+            if MIN_ROWS <= rows.sum() <= len(X) - MIN_ROWS:
+                yield name, rows
 
 
 def find_worse_slices(
@@ -200,13 +188,13 @@ def find_worse_slices(
     parts: list[list[WorseSlice]] = [[] for _ in losses]
     counts: list[list[int]] = [[] for _ in losses]
     n_slices = 0
-    for part in slices:
+    for name, inside in slices:
         n_slices += 1
         for k, loss in enumerate(losses):
             typical = np.mean if binary[k] else np.median
-            inside, elsewhere = (float(typical(loss[rows])) for rows in (part.rows, ~part.rows))
-            parts[k].append(WorseSlice(part.name, int(part.rows.sum()), inside, elsewhere))
-            counts[k].append(int(is_large[k][part.rows].sum()))
+            means = (float(typical(loss[rows])) for rows in (inside, ~inside))
+            parts[k].append(WorseSlice(name, int(inside.sum()), *means))
+            counts[k].append(int(is_large[k][inside].sum()))
     worse = []
     for k, loss in enumerate(losses):
         rows = np.array([part.rows for part in parts[k]], dtype=np.int64)
@@ -221,22 +209,22 @@ def _by_category(column: Column, values: pd.Series) -> Iterator[Slice]:
     categories, seen = values.to_numpy(), values.isin([*column.categories, ""]).to_numpy()
     for category in values[seen].value_counts().index[:MAX_CATEGORIES]:
         name = f"{column.name} = {category}" if category else f"{column.name} is missing"
-        yield Slice(name, categories == category)
-    yield Slice(f"{column.name} is an unseen category", ~seen)
+        yield (name, categories == category)
+    yield (f"{column.name} is an unseen category", ~seen)
 
 
 def _by_number(column: Column, X: pd.DataFrame) -> Iterator[Slice]:
     numbers = X[column.name].to_numpy(dtype=np.float64)
     missing = np.isnan(numbers)
-    yield Slice(f"{column.name} is missing", missing)
+    yield (f"{column.name} is missing", missing)
     values = np.unique(numbers[~missing])
     if len(values) <= FEW_VALUES:
         for value in values:
-            yield Slice(f"{column.name} = {format_value(column, value)}", numbers == value)
+            yield (f"{column.name} = {format_value(column, value)}", numbers == value)
         return
     edges = np.unique(np.quantile(numbers[~missing], (0.25, 0.5, 0.75)))
     texts = [format_value(column, edge) for edge in edges]
-    yield Slice(f"{column.name} ≤ {texts[0]}", numbers <= edges[0])
+    yield (f"{column.name} ≤ {texts[0]}", numbers <= edges[0])
     for (low, high), (start, end) in zip(pairwise(edges), pairwise(texts), strict=True):
-        yield Slice(f"{start} < {column.name} ≤ {end}", (numbers > low) & (numbers <= high))
-    yield Slice(f"{column.name} > {texts[-1]}", numbers > edges[-1])
+        yield (f"{start} < {column.name} ≤ {end}", (numbers > low) & (numbers <= high))
+    yield (f"{column.name} > {texts[-1]}", numbers > edges[-1])
