@@ -7,9 +7,9 @@ from scipy.special import softmax
 
 from deltauq.metrics import auroc, spearman
 from experiments.figures import ablation_anchors_images_figures
-from experiments.image_kinds import Anchors
-from experiments.image_runs import logits
-from experiments.image_sets import pictures, source
+from experiments.image_configs import AnchorSetting
+from experiments.image_data import image_source, load_image_set
+from experiments.image_logits import logits
 from experiments.runner import Cell, Experiment, Outcome
 from experiments.scoring import separation, spread, spread_scaled
 from experiments.table5 import ANCHORED, run_of
@@ -29,17 +29,17 @@ def run(cell: Cell, profile: str) -> Outcome:
     """Ask the anchored network of `table5` under the first K of 50 anchors."""
     training = run_of(ANCHORED, "steps", cell["seed"], profile)
     test, svhn, shifted = (
-        logits(training, images, Anchors(number=max(N_ANCHORS)))[: cell["n_anchors"]]
+        logits(training, images, AnchorSetting(number=max(N_ANCHORS)))[: cell["n_anchors"]]
         for images in ("test", "svhn", SHIFTED)
     )
-    error = errors(shifted, pictures(SHIFTED, profile).labels)
+    error = errors(shifted, load_image_set(SHIFTED, profile).labels)
     metrics = {
         "spearman": spearman(spread(shifted), error),
-        "spearman_entropy": spearman(spread_scaled(shifted).score, error),
+        "spearman_entropy": spearman(spread_scaled(shifted).ood_score, error),
         "auroc_sigma": auroc(spread(test), spread(svhn)),
-        **separation(spread_scaled(test), spread_scaled(svhn), pictures("test", profile).labels),
+        **separation(spread_scaled(test), spread_scaled(svhn), load_image_set("test", profile).labels),
     }
-    return Outcome(metrics, {"corruption": source(SHIFTED)})
+    return Outcome(metrics, {"corruption": image_source(SHIFTED)})
 
 
 def errors(under_anchors: np.ndarray, classes: np.ndarray) -> np.ndarray:

@@ -6,9 +6,9 @@ from functools import partial
 
 from deltauq.metrics import auroc
 from experiments.figures import ablation_prior_figures
-from experiments.image_kinds import Anchors
-from experiments.image_runs import logits
-from experiments.image_sets import pictures
+from experiments.image_configs import AnchorSetting
+from experiments.image_data import load_image_set
+from experiments.image_logits import logits
 from experiments.runner import Cell, Experiment, Outcome
 from experiments.scoring import separation, spread, spread_scaled
 from experiments.table5 import ANCHORED, run_of
@@ -34,8 +34,8 @@ def cells(profile: str) -> list[Cell]:
 def run(cell: Cell, profile: str) -> Outcome:
     """Ask the anchored network of `table5` under 10 anchors of a prior."""
     training = run_of(ANCHORED, "steps", cell["seed"], profile)
-    test, svhn = (logits(training, images, Anchors(cell["prior"])) for images in ("test", "svhn"))
-    metrics = separation(spread_scaled(test), spread_scaled(svhn), pictures("test", profile).labels)
+    test, svhn = (logits(training, images, AnchorSetting(cell["prior"])) for images in ("test", "svhn"))
+    metrics = separation(spread_scaled(test), spread_scaled(svhn), load_image_set("test", profile).labels)
     return Outcome({**metrics, "auroc_sigma": auroc(spread(test), spread(svhn))})
 
 

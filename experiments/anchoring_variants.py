@@ -17,12 +17,20 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from deltauq.metrics import accuracy, auroc, ece, entropy, nll
-from experiments.image_kinds import N_ANCHORS, NETWORK, NOISY, SCHEDULES, TRAINING_IMAGES, Kind, Run
-from experiments.image_runs import logits, seconds_per_image
-from experiments.image_sets import pictures
+from experiments.image_configs import (
+    N_ANCHORS,
+    NETWORK,
+    NOISY,
+    SCHEDULES,
+    TRAINING_IMAGES,
+    NetworkKind,
+    TrainingRun,
+)
+from experiments.image_data import load_image_set
+from experiments.image_logits import logits, seconds_per_image
 from experiments.runner import Cell, Experiment, Outcome
 from experiments.scoring import (
-    Judge,
+    Scorer,
     fitted_spread,
     fitted_temperature,
     mean_logits,
@@ -40,14 +48,14 @@ PLACES = {"ResNet18": ("stages.2", "stages.3"), "ResNet20": ("stages.1", "stages
 ALPHAS = (0.1, 0.25, 0.5)
 SEEDS = {"quick": range(1), "paper": range(2)}
 
-ANCHORED = Kind("", anchored=True)
+ANCHORED = NetworkKind("", anchored=True)
 
 
-def settings(network: str) -> dict[str, Kind]:
+def settings(network: str) -> dict[str, NetworkKind]:
     """Return every form that is tried, by name."""
     middle, late = PLACES[network]
     found = {
-        "plain": Kind(""),
+        "plain": NetworkKind(""),
         "anchored": ANCHORED,
         **masked("label", ""),
         "hidden-middle": replace(ANCHORED, at=middle),
@@ -60,7 +68,7 @@ def settings(network: str) -> dict[str, Kind]:
     return {name: replace(kind, network=network) for name, kind in found.items()}
 
 
-def masked(target: str, suffix: str) -> dict[str, Kind]:
+def masked(target: str, suffix: str) -> dict[str, NetworkKind]:
     """Return the forms of masking that train to one target, by name."""
     return {
         f"masked-{alpha}{by}{suffix}": replace(ANCHORED, mask=alpha, mask_rows=rows, masked_target=target)
@@ -79,14 +87,14 @@ def cells(profile: str) -> list[Cell]:
 
 
 def run(cell: Cell, profile: str) -> Outcome:
-    """Train a form of anchoring and judge it on images held out."""
+    """Train a form of anchoring and scorer it on images held out."""
     network = NETWORK[profile]
     schedule = replace(SCHEDULES[profile]["linear"], held_out=True)
-    training = Run(settings(network)[cell["setting"]], schedule, cell["seed"], profile)
+    training = TrainingRun(settings(network)[cell["setting"]], schedule, cell["seed"], profile)
     sets = {name: f"validation/{name}/{SEVERITY}" for name in CORRUPTIONS}
     clean = logits(training, "validation")
     shifted = {name: logits(training, images) for name, images in sets.items()}
-    classes = pictures("validation", profile).labels
+    classes = load_image_set("validation", profile).labels
     metrics = {
         **classifier(clean, shifted, classes),
         **scores(clean, shifted),
@@ -96,7 +104,7 @@ def run(cell: Cell, profile: str) -> Outcome:
     return Outcome(metrics)
 
 
-def by_anchors(training: Run, sets: Mapping[str, str], classes: np.ndarray) -> dict[str, float]:
+def by_anchors(training: TrainingRun, sets: Mapping[str, str], classes: np.ndarray) -> dict[str, float]:
     """Return what σ is worth under clean anchors, and under noisy ones.
 
     Parameters
@@ -122,9 +130,9 @@ def by_anchors(training: Run, sets: Mapping[str, str], classes: np.ndarray) -> d
         metrics[f"auroc_half_{kind}"] = mean_auroc(_halved_entropy, clean, shifted)
         metrics[f"auroc_sigma_{kind}"] = mean_auroc(spread, clean, shifted)
         for way, fit in (("temperature", fitted_temperature), ("fitted", fitted_spread)):
-            judge = fit(clean[:, ::2], classes[::2])
+            scorer = fit(clean[:, ::2], classes[::2])
             for name, metric in (("ece", ece), ("nll", nll)):
-                figures = [metric(classes[1::2], judge(k[:, 1::2]).probabilities) for k in shifted.values()]
+                figures = [metric(classes[1::2], scorer(k[:, 1::2]).probabilities) for k in shifted.values()]
                 metrics[f"{name}_{way}_{kind}"] = float(np.mean(figures))
     return metrics
 
@@ -146,7 +154,7 @@ def classifier(clean: np.ndarray, shifted: Mapping[str, np.ndarray], classes: np
         Calibration of the mean logits as they are, halved, scaled by 0.5 − σ², by a fitted temperature, and
         by a fitted function of σ; "shifted" where it is that of corrupted images.
     """
-    ways: dict[str, Judge] = {
+    ways: dict[str, Scorer] = {
         "mean": mean_logits(1.0),
         "half": mean_logits(0.5),
         "uq": spread_scaled,
@@ -155,8 +163,8 @@ def classifier(clean: np.ndarray, shifted: Mapping[str, np.ndarray], classes: np
     }
     classes, clean, shifts = classes[1::2], clean[:, 1::2], [k[:, 1::2] for k in shifted.values()]
     metrics = {}
-    for name, judge in ways.items():
-        stated, under_shift = judge(clean).probabilities, [judge(k).probabilities for k in shifts]
+    for name, scorer in ways.items():
+        stated, under_shift = scorer(clean).probabilities, [scorer(k).probabilities for k in shifts]
         if name == "mean":
             metrics["accuracy"] = accuracy(classes, stated)
             metrics["accuracy_shifted"] = float(np.mean([accuracy(classes, k) for k in under_shift]))
@@ -182,12 +190,12 @@ def scores(clean: np.ndarray, shifted: Mapping[str, np.ndarray]) -> dict[str, fl
         and of two scores fitted on the other corruptions: from the mean logits alone, and with σ besides.
     """
     single: dict[str, Callable[[np.ndarray], np.ndarray]] = {
-        "mean": lambda k: mean_logits(1.0)(k).score,
+        "mean": lambda k: mean_logits(1.0)(k).ood_score,
         "half": _halved_entropy,
     }
     fitted = {"fitted_mean": mean_features}
     if len(clean) > 1:
-        single |= {"uq": lambda k: spread_scaled(k).score, "sigma": spread}
+        single |= {"uq": lambda k: spread_scaled(k).ood_score, "sigma": spread}
         fitted |= {"fitted_sigma": all_features}
     metrics = {f"auroc_{name}": mean_auroc(score, clean, shifted) for name, score in single.items()}
     for name, features in fitted.items():
@@ -198,7 +206,7 @@ def scores(clean: np.ndarray, shifted: Mapping[str, np.ndarray]) -> dict[str, fl
 
 
 def _halved_entropy(under_anchors: np.ndarray) -> np.ndarray:
-    return mean_logits(0.5)(under_anchors).score
+    return mean_logits(0.5)(under_anchors).ood_score
 
 
 def mean_auroc(

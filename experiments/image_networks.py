@@ -1,4 +1,4 @@
-"""Networks of the image experiments, trained on CIFAR-10; the weights stay in the cache."""
+"""Networks of the image experiments, trained on CIFAR-10, with weights stored in the cache."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from experiments.cache import artifact_path, shared_file
-from experiments.image_kinds import N_ANCHORS, Kind, Run
-from experiments.image_sets import HELD_OUT, Pictures, pictures
+from experiments.image_configs import N_ANCHORS, NetworkKind, TrainingRun
+from experiments.image_data import HELD_OUT, LabelledImages, load_image_set
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -24,15 +24,15 @@ N_CLASSES = 10
 CHECKPOINT_EVERY = 10
 """Epochs."""
 KERNEL_PENALTY = 0.5
-"""Weight of DUQ's gradient penalty; its authors take 0.5 to 0.75 for CIFAR-10."""
+"""Weight of DUQ's gradient penalty; its authors use 0.5 to 0.75 for CIFAR-10."""
 PRIOR_STD = 0.2
-"""Of variational weights: with 50,000 images it pulls on their means as a weight decay of 5e-4 does."""
+"""Of variational weights: with 50,000 images it acts on their means as a weight decay of 5e-4."""
 INITIAL_STD = 0.01
 
 
 @lru_cache(maxsize=1)
-def trained(run: Run) -> nn.Module:
-    """Return the network of a run, from the cache if it is there, on the GPU where there is one."""
+def trained(run: TrainingRun) -> nn.Module:
+    """Return the network of a run, trained unless it is in the cache, on a GPU if there is one."""
     import torch
     from safetensors.torch import load_file, save_file
 
@@ -52,9 +52,9 @@ def trained(run: Run) -> nn.Module:
 
 @contextmanager
 def _repeatable() -> Iterator[None]:
-    """Keep to ways of summing that give the same figures each time.
+    """Use deterministic algorithms.
 
-    The compiler would otherwise choose those that it finds fastest, and find others in another process.
+    The compiler would otherwise choose the fastest ones by timing, with other results in each process.
     """
     import torch
     from torch._inductor import config
@@ -68,46 +68,45 @@ def _repeatable() -> Iterator[None]:
         torch.backends.cudnn.deterministic = before
 
 
-def train(run: Run, checkpoint: Path | None = None) -> nn.Module:
-    """Train the network of a run on CIFAR-10, from the checkpoint on where a killed run has left one."""
+def train(run: TrainingRun, checkpoint: Path | None = None) -> nn.Module:
+    """Train the network of a run on CIFAR-10, continuing from the checkpoint if there is one."""
     import torch
 
     from deltauq.nn.training import fit
 
-    given = training_pictures(run)
+    given = training_images(run)
     x = torch.from_numpy(np.ascontiguousarray(given.images.transpose(0, 3, 1, 2)))
     y = torch.from_numpy(given.labels)
     recipe = recipe_for_device(run)
-    words: dict[str, Any] = {
+    options: dict[str, Any] = {
         "normalise": normalisation(run.kind),
         "checkpoint": checkpoint,
-        "progress": _say(run),
+        "progress": _print_progress(run),
     }
     if recipe.compile:
-        # Networks of many kinds may be trained in one process, and only so many are compiled before PyTorch
-        # gives up on their common code.
+        # PyTorch limits how often the common code of several networks is compiled in one process.
         torch.compiler.reset()
     if run.kind.kernels:
-        return _train_kernels(run.kind, x, y, recipe, words)
+        return _train_kernels(run.kind, x, y, recipe, options)
     if run.kind.variational:
-        return _train_variational(run.kind, x, y, recipe, words)
+        return _train_variational(run.kind, x, y, recipe, options)
     torch.manual_seed(run.seed)
     net = make_network(run.kind)
-    fit(net, x, y, recipe, _objective(run.kind), checkpoint_every=CHECKPOINT_EVERY, **words)
+    fit(net, x, y, recipe, _objective(run.kind), checkpoint_every=CHECKPOINT_EVERY, **options)
     return net
 
 
-def training_pictures(run: Run) -> Pictures:
-    """Return the images that a run is trained on."""
-    given = pictures("train", run.profile)
+def training_images(run: TrainingRun) -> LabelledImages:
+    """Return the training images of a run."""
+    given = load_image_set("train", run.profile)
     if not run.schedule.held_out:
         return given
     end = len(given.images) - HELD_OUT[run.profile]
-    return Pictures(given.images[:end], given.labels[:end])
+    return LabelledImages(given.images[:end], given.labels[:end])
 
 
-def as_tensor(images: np.ndarray, kind: Kind, device: Any) -> Tensor:
-    """Return images of shape (n, 32, 32, 3), bytes or floats in [0, 1], as a network of a kind sees them."""
+def as_tensor(images: np.ndarray, kind: NetworkKind, device: Any) -> Tensor:
+    """Return images of shape (n, 32, 32, 3), bytes or floats in [0, 1], as inputs of a network."""
     import torch
 
     from deltauq.nn.training import as_inputs
@@ -116,8 +115,8 @@ def as_tensor(images: np.ndarray, kind: Kind, device: Any) -> Tensor:
     return as_inputs(x, normalisation(kind), channels_last=True)
 
 
-def normalisation(kind: Kind) -> tuple[Tensor, Tensor] | None:
-    """Return mean and standard deviation of CIFAR-10's channels; None for a kind that sees raw images."""
+def normalisation(kind: NetworkKind) -> tuple[Tensor, Tensor] | None:
+    """Return mean and standard deviation of CIFAR-10's channels; None for raw images."""
     import torch
 
     if kind.raw:
@@ -125,7 +124,7 @@ def normalisation(kind: Kind) -> tuple[Tensor, Tensor] | None:
     return torch.tensor(CIFAR_MEAN), torch.tensor(CIFAR_STD)
 
 
-def make_network(kind: Kind) -> nn.Module:
+def make_network(kind: NetworkKind) -> nn.Module:
     """Return an untrained network of a kind."""
     from deltauq.baselines.mc_dropout import add_dropout
     from deltauq.baselines.svi import VariationalNetwork, convert
@@ -155,7 +154,7 @@ def make_network(kind: Kind) -> nn.Module:
 
 
 def _extractor(network: str) -> tuple[nn.Module, int]:
-    """Return a network without its head, and how many features it gives."""
+    """Return a network without its head, and its number of features."""
     from torch import nn
 
     from deltauq.nn.networks import NETWORKS
@@ -166,29 +165,33 @@ def _extractor(network: str) -> tuple[nn.Module, int]:
     return net, n_features
 
 
-def _train_kernels(kind: Kind, x: Tensor, y: Tensor, recipe: Recipe, words: dict[str, Any]) -> nn.Module:
+def _train_kernels(
+    kind: NetworkKind, x: Tensor, y: Tensor, recipe: Recipe, options: dict[str, Any]
+) -> nn.Module:
     from experiments.duq import DUQ
 
     model = DUQ(lambda: _extractor(kind.network)[0], penalty=KERNEL_PENALTY, n_classes=N_CLASSES)
-    return model.fit(x, y, recipe, **words).network_
+    return model.fit(x, y, recipe, **options).network_
 
 
-def _train_variational(kind: Kind, x: Tensor, y: Tensor, recipe: Recipe, words: dict[str, Any]) -> nn.Module:
+def _train_variational(
+    kind: NetworkKind, x: Tensor, y: Tensor, recipe: Recipe, options: dict[str, Any]
+) -> nn.Module:
     from deltauq.baselines.svi import SVI
     from deltauq.nn.networks import NETWORKS
 
     model = SVI(partial(NETWORKS[kind.network], n_classes=N_CLASSES), PRIOR_STD, INITIAL_STD)
-    return model.fit(x, y, recipe, **words).network_
+    return model.fit(x, y, recipe, **options).network_
 
 
-def _objective(kind: Kind) -> Objective | None:
+def _objective(kind: NetworkKind) -> Objective | None:
     """Return the loss of a kind; None for cross-entropy."""
     from torch.nn.functional import cross_entropy
 
     from deltauq.nn.losses import anchored_loss
 
     if kind.copies > 1:
-        # Anchors that the network would draw itself could not be drawn anew when a step is replayed.
+        # Anchors drawn inside the network would be the same whenever a recorded step is replayed.
         return lambda net, batch: anchored_loss(
             net,
             cross_entropy,
@@ -202,7 +205,7 @@ def _objective(kind: Kind) -> Objective | None:
 
 
 def _uniform_where_masked(net: nn.Module, batch: Any) -> Tensor:
-    """Return the cross-entropy of a batch, to equal probabilities in rows whose anchors are hidden."""
+    """Return the cross-entropy of a batch; rows with masked anchors have the uniform target."""
     import torch
     from torch.nn.functional import cross_entropy
 
@@ -211,8 +214,8 @@ def _uniform_where_masked(net: nn.Module, batch: Any) -> Tensor:
     return torch.where(batch.masked, -outputs.log_softmax(dim=1).mean(dim=1), to_label).mean()
 
 
-def recipe_for_device(run: Run) -> Recipe:
-    """Return the recipe, with what makes it fast where there is a GPU."""
+def recipe_for_device(run: TrainingRun) -> Recipe:
+    """Return the recipe, with mixed precision and compilation on a GPU."""
     import torch
 
     from deltauq.nn.training import Recipe
@@ -236,9 +239,9 @@ def recipe_for_device(run: Run) -> Recipe:
     )
 
 
-def _say(run: Run) -> Callable[[int, float], None]:
-    def say(epoch: int, loss: float) -> None:
+def _print_progress(run: TrainingRun) -> Callable[[int, float], None]:
+    def progress(epoch: int, loss: float) -> None:
         if epoch % 10 == 0 or epoch == run.schedule.epochs:
             print(f"  {run}: epoch {epoch} of {run.schedule.epochs}, loss {loss:.4f}", flush=True)
 
-    return say
+    return progress

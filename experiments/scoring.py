@@ -1,4 +1,4 @@
-"""What methods make of the logits of images: class probabilities, and a score of how strange an image is."""
+"""Class probabilities and OOD scores of images, computed from logits."""
 
 from __future__ import annotations
 
@@ -14,75 +14,75 @@ from deltauq.metrics import accuracy, aupr, auroc, ece, entropy, fpr95
 
 
 @dataclass(frozen=True, eq=False)
-class Judgement:
-    """What a method says about images.
+class Prediction:
+    """The prediction of a method for images.
 
     Attributes
     ----------
     probabilities : array of shape (n, 10)
-    score : array of shape (n,)
-        The higher, the stranger.
+    ood_score : array of shape (n,)
+        Higher values mean further out of distribution.
     """
 
     probabilities: np.ndarray
-    score: np.ndarray
+    ood_score: np.ndarray
 
 
-Judge = Callable[[np.ndarray], Judgement]
-"""Judges images by their logits of shape (K, n, 10)."""
+Scorer = Callable[[np.ndarray], Prediction]
+"""Predicts from logits of shape (K, n, 10)."""
 
 
-def by_entropy(probabilities: np.ndarray) -> Judgement:
-    """Return the judgement whose score is the entropy of the probabilities."""
-    return Judgement(probabilities, entropy(probabilities))
+def by_entropy(probabilities: np.ndarray) -> Prediction:
+    """Return the prediction whose OOD score is the entropy of the probabilities."""
+    return Prediction(probabilities, entropy(probabilities))
 
 
-def mean_logits(scale: float) -> Judge:
-    """Return the method that scales the mean of the logits by a constant."""
+def mean_logits(scale: float) -> Scorer:
+    """Return a scorer that scales the mean of the logits by a constant."""
     return lambda logits: by_entropy(softmax(scale * logits.mean(axis=0), axis=-1))
 
 
-def spread_scaled(logits: np.ndarray) -> Judgement:
-    """Return Δ-UQ's judgement: mean logits times 0.5 − σ², with σ² the variance of their sigmoids."""
+def spread_scaled(logits: np.ndarray) -> Prediction:
+    """Return Δ-UQ's prediction: mean logits times 0.5 − σ², with σ² the variance of their sigmoids."""
     return by_entropy(softmax(scale_logits(posterior_of(logits)), axis=-1))
 
 
-Fit = Callable[[np.ndarray, np.ndarray], Judge]
-"""Makes a judge from logits of shape (K, n, 10) and labels of images that no network was trained on."""
+FitScorer = Callable[[np.ndarray, np.ndarray], Scorer]
+"""Fits a scorer to logits of shape (K, n, 10) and labels of held-out images."""
 
 
-def fitted_temperature(logits: np.ndarray, labels: np.ndarray) -> Judge:
-    """Return the method that divides mean logits by the temperature of these images."""
+def fitted_temperature(logits: np.ndarray, labels: np.ndarray) -> Scorer:
+    """Return a scorer that divides mean logits by a temperature."""
     scaler = TemperatureScaler().fit(logits.mean(axis=0), labels)
     return mean_logits(1.0 / scaler.temperature_)
 
 
-def fitted_spread(logits: np.ndarray, labels: np.ndarray) -> Judge:
-    """Return the method that scales mean logits by a function of σ, fitted on these images."""
+def fitted_spread(logits: np.ndarray, labels: np.ndarray) -> Scorer:
+    """Return a scorer that scales mean logits by a fitted function of σ."""
     scaler = SpreadScaler().fit(posterior_of(logits), labels)
     return lambda logits: by_entropy(softmax(scaler.transform(posterior_of(logits)), axis=-1))
 
 
-def first_alone(judge: Judge) -> Judge:
-    """Return the method that is given one anchor only."""
-    return lambda logits: judge(logits[:1])
+def first_alone(scorer: Scorer) -> Scorer:
+    """Return a scorer that uses the first anchor only."""
+    return lambda logits: scorer(logits[:1])
 
 
-def mean_probabilities(logits: np.ndarray) -> Judgement:
-    """Return the judgement of an ensemble: the mean of the members' probabilities."""
+def mean_probabilities(logits: np.ndarray) -> Prediction:
+    """Return the prediction of an ensemble: the mean of the members' probabilities."""
     return by_entropy(softmax(logits, axis=-1).mean(axis=0))
 
 
-def energy(logits: np.ndarray) -> Judgement:
-    """Return the judgement whose score is the free energy, −log Σ exp(logits)."""
+def energy(logits: np.ndarray) -> Prediction:
+    """Return the prediction whose OOD score is the free energy, −log Σ exp(logits)."""
     logits = logits.mean(axis=0)
-    return Judgement(softmax(logits, axis=-1), -logsumexp(logits, axis=-1))
+    return Prediction(softmax(logits, axis=-1), -logsumexp(logits, axis=-1))
 
 
-def largest_kernel(log_kernels: np.ndarray) -> Judgement:
-    """Return DUQ's judgement: its score is the distance to the nearest class, its kernels sum to 1."""
+def largest_kernel(log_kernels: np.ndarray) -> Prediction:
+    """Return DUQ's prediction: the OOD score is the distance to the nearest class, the kernels sum to 1."""
     log_kernels = log_kernels[0]
-    return Judgement(softmax(log_kernels, axis=-1), -log_kernels.max(axis=-1))
+    return Prediction(softmax(log_kernels, axis=-1), -log_kernels.max(axis=-1))
 
 
 def posterior_of(logits: np.ndarray) -> Posterior:
@@ -98,19 +98,19 @@ def spread(logits: np.ndarray) -> np.ndarray:
     return np.sqrt(np.asarray(posterior_of(logits).link_var).sum(axis=-1))
 
 
-def separation(inside: Judgement, outside: Judgement, labels: np.ndarray) -> dict[str, float]:
-    """Return how well scores tell strange images from the test images, and how good the classifier is there.
+def separation(inside: Prediction, outside: Prediction, labels: np.ndarray) -> dict[str, float]:
+    """Measure the OOD scores, and the accuracy and calibration on the test images.
 
     Parameters
     ----------
-    inside, outside : Judgement
-        Of n test images and m strange ones.
+    inside, outside : Prediction
+        Of n test images and m OOD images.
     labels : int array of shape (n,)
     """
     return {
-        "auroc": auroc(inside.score, outside.score),
-        "aupr": aupr(inside.score, outside.score),
-        "fpr95": fpr95(inside.score, outside.score),
+        "auroc": auroc(inside.ood_score, outside.ood_score),
+        "aupr": aupr(inside.ood_score, outside.ood_score),
+        "fpr95": fpr95(inside.ood_score, outside.ood_score),
         "accuracy": accuracy(labels, inside.probabilities),
         "ece": ece(labels, inside.probabilities),
     }

@@ -7,20 +7,20 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from experiments import paper_values
-from experiments.image_kinds import (
+from experiments.image_configs import (
+    AVERAGE_MASKED,
     NETWORK,
-    READ_TWICE,
     SCHEDULES,
     TRAINING_IMAGES,
-    Anchors,
-    Kind,
-    Run,
+    AnchorSetting,
+    NetworkKind,
+    TrainingRun,
 )
-from experiments.image_runs import logits
-from experiments.image_sets import pictures
+from experiments.image_data import load_image_set
+from experiments.image_logits import logits
 from experiments.runner import Cell, Experiment, Outcome
 from experiments.scoring import (
-    Judge,
+    Scorer,
     energy,
     first_alone,
     largest_kernel,
@@ -37,9 +37,9 @@ KERNEL_RATE = 0.05
 """DUQ's own first learning rate; with 0.1 its kernels may all vanish."""
 N_MEMBERS = 3
 
-PLAIN = Kind("")
-ANCHORED = Kind("", anchored=True)
-MASKED = Kind("", anchored=True, mask=MASK)
+PLAIN = NetworkKind("")
+ANCHORED = NetworkKind("", anchored=True)
+MASKED = NetworkKind("", anchored=True, mask=MASK)
 MASKED_ROWS = replace(MASKED, mask_rows=True)
 """What `beyond` prefers on images held out."""
 
@@ -50,21 +50,21 @@ class Method:
 
     Attributes
     ----------
-    kind : Kind
+    kind : NetworkKind
         Without the name of the network, which the profile says.
-    judge : callable
+    scorer : callable
     seeds : int
         Trials of the paper's profile.
     linear : bool
         Also under the second schedule.
-    anchors : Anchors
+    anchors : AnchorSetting
     """
 
-    kind: Kind
-    judge: Judge
+    kind: NetworkKind
+    scorer: Scorer
     seeds: int = 3
     linear: bool = False
-    anchors: Anchors = TRAINING_IMAGES
+    anchors: AnchorSetting = TRAINING_IMAGES
 
 
 METHODS = {
@@ -74,16 +74,16 @@ METHODS = {
     "delta-uq": Method(ANCHORED, spread_scaled),
     "delta-mean": Method(ANCHORED, mean_logits(1.0)),
     "delta-mean-scaled": Method(ANCHORED, mean_logits(0.5)),
-    "delta-uq-batch": Method(ANCHORED, spread_scaled, 1, anchors=Anchors("paired")),
+    "delta-uq-batch": Method(ANCHORED, spread_scaled, 1, anchors=AnchorSetting("paired")),
     "delta-masked": Method(MASKED, spread_scaled, linear=True),
     "delta-masked-mean": Method(MASKED, mean_logits(1.0), linear=True),
     "delta-masked-1": Method(MASKED, first_alone(mean_logits(0.5)), linear=True),
     "delta-masked-rows": Method(MASKED_ROWS, spread_scaled, linear=True),
     "delta-masked-rows-mean": Method(MASKED_ROWS, mean_logits(1.0), linear=True),
-    "delta-masked-rows-both": Method(MASKED_ROWS, mean_probabilities, linear=True, anchors=READ_TWICE),
-    "mc-dropout": Method(Kind("", dropout=DROPOUT), mean_probabilities, linear=True),
-    "delta-trivial": Method(Kind("", anchored=True, encoding="identity"), spread_scaled),
-    "duq": Method(Kind("", kernels=True), largest_kernel),
+    "delta-masked-rows-both": Method(MASKED_ROWS, mean_probabilities, linear=True, anchors=AVERAGE_MASKED),
+    "mc-dropout": Method(NetworkKind("", dropout=DROPOUT), mean_probabilities, linear=True),
+    "delta-trivial": Method(NetworkKind("", anchored=True, encoding="identity"), spread_scaled),
+    "duq": Method(NetworkKind("", kernels=True), largest_kernel),
     # Leaves out one of 4 plain networks in turn.
     "ensemble": Method(PLAIN, mean_probabilities, N_MEMBERS + 1, linear=True),
 }
@@ -112,18 +112,18 @@ def run(cell: Cell, profile: str) -> Outcome:
         seeds = [seed for seed in range(N_MEMBERS + 1) if seed != cell["seed"]]
     runs = [run_of(method.kind, cell["schedule"], seed, profile) for seed in seeds]
     inside, outside = (
-        method.judge(np.concatenate([logits(member, images, method.anchors) for member in runs]))
+        method.scorer(np.concatenate([logits(member, images, method.anchors) for member in runs]))
         for images in ("test", "svhn")
     )
-    return Outcome(separation(inside, outside, pictures("test", profile).labels))
+    return Outcome(separation(inside, outside, load_image_set("test", profile).labels))
 
 
-def run_of(kind: Kind, schedule: str, seed: int, profile: str) -> Run:
+def run_of(kind: NetworkKind, schedule: str, seed: int, profile: str) -> TrainingRun:
     """Return the training behind a cell."""
     words = SCHEDULES[profile][schedule]
     if kind.kernels:
         words = replace(words, lr=KERNEL_RATE)
-    return Run(replace(kind, network=NETWORK[profile]), words, seed, profile)
+    return TrainingRun(replace(kind, network=NETWORK[profile]), words, seed, profile)
 
 
 def _table(title: str, schedule: str) -> TableSpec:

@@ -11,20 +11,19 @@ torch = pytest.importorskip("torch")
 from experiments import cache as cache_module  # noqa: E402
 from experiments import (  # noqa: E402
     figure5,
-    figure5_methods,
-    image_kinds,
+    image_configs,
+    image_data,
+    image_logits,
     image_networks,
-    image_runs,
-    image_sets,
 )
-from experiments.image_kinds import Anchors, Kind, Run, Schedule  # noqa: E402
-from experiments.image_sets import Pictures  # noqa: E402
+from experiments.image_configs import AnchorSetting, NetworkKind, Schedule, TrainingRun  # noqa: E402
+from experiments.image_data import LabelledImages  # noqa: E402
 from experiments.results import ResultLine, ResultStore  # noqa: E402
 from experiments.summary import summarise  # noqa: E402
 from experiments.tables import make_grid  # noqa: E402
 
 SHORT = Schedule(1, 0.05)
-VARIATIONAL = Kind("ResNet20", variational=True, raw=True)
+VARIATIONAL = NetworkKind("ResNet20", variational=True, raw=True)
 
 
 @pytest.fixture(scope="module")
@@ -36,16 +35,16 @@ def cache(tmp_path_factory):
 def tiny(cache, monkeypatch, data_dir):
     """Few images, one step; networks are shared by the tests of this file."""
     monkeypatch.setattr(cache_module, "cache_dir", lambda: cache)
-    monkeypatch.setitem(image_sets.SIZES, "quick", (64, 24))
-    monkeypatch.setitem(image_sets.HELD_OUT, "quick", 24)
-    monkeypatch.setitem(image_kinds.SCHEDULES, "quick", {"long": SHORT})
+    monkeypatch.setitem(image_data.SIZES, "quick", (64, 24))
+    monkeypatch.setitem(image_data.HELD_OUT, "quick", 24)
+    monkeypatch.setitem(image_configs.SCHEDULES, "quick", {"long": SHORT})
     monkeypatch.setitem(figure5.N_IMAGES, "quick", 8)
     monkeypatch.setattr(figure5, "SEVERITIES", (2, 5))
     image_networks.trained.cache_clear()
 
 
 def run_of(kind, seed=0, schedule=SHORT):
-    return Run(kind, schedule, seed, "quick")
+    return TrainingRun(kind, schedule, seed, "quick")
 
 
 @pytest.mark.parametrize("method", [name for name in figure5.METHODS if name != "ensemble-5"])
@@ -101,7 +100,7 @@ def test_raw_images_are_seen_as_they_are():
     images = np.arange(2 * 32 * 32 * 3, dtype=np.uint32).astype(np.uint8).reshape(2, 32, 32, 3)
     raw = image_networks.as_tensor(images, VARIATIONAL, "cpu")
     np.testing.assert_allclose(raw.numpy(), images.transpose(0, 3, 1, 2) / 255, rtol=1e-6)
-    normalised = image_networks.as_tensor(images, Kind("ResNet20"), "cpu").numpy()
+    normalised = image_networks.as_tensor(images, NetworkKind("ResNet20"), "cpu").numpy()
     mean, std = (np.array(v).reshape(3, 1, 1) for v in (image_networks.CIFAR_MEAN, image_networks.CIFAR_STD))
     np.testing.assert_allclose(normalised, (raw.numpy() - mean) / std, rtol=1e-4, atol=1e-5)
 
@@ -114,11 +113,11 @@ def test_figures_agree_with_torchmetrics_on_saved_logits(tmp_path):
     np.save(tmp_path / "logits.npy", saved)
     labels = rng.integers(10, size=2000)
     labels[::2] = saved.astype(float).mean(axis=0).argmax(axis=1)[::2]
-    given = Pictures(np.zeros(1), labels)
-    judges = {name: figure5.METHODS[name].judge for name in ("plain", "mc-dropout", "delta-uq")}
-    found = figure5.judge_sets([lambda images: np.load(tmp_path / "logits.npy")], judges, [given])
-    for name, judge in judges.items():
-        probabilities = torch.from_numpy(judge(saved.astype(float)).probabilities)
+    given = LabelledImages(np.zeros(1), labels)
+    scorers = {name: figure5.METHODS[name].scorer for name in ("plain", "mc-dropout", "delta-uq")}
+    found = figure5.evaluate_sets([lambda images: np.load(tmp_path / "logits.npy")], scorers, [given])
+    for name, scorer in scorers.items():
+        probabilities = torch.from_numpy(scorer(saved.astype(float)).probabilities)
         target = torch.from_numpy(labels)
         expected = [
             float(multiclass_calibration_error(probabilities, target, num_classes=10, n_bins=15)),
@@ -147,8 +146,10 @@ def test_medians_and_details_say_the_same(monkeypatch):
 def test_one_training_serves_all_that_is_fitted_on_images_held_out(tiny, monkeypatch, tmp_path):
     monkeypatch.setattr(cache_module, "cache_dir", lambda: tmp_path)
     seen = []
-    real = figure5.pictures
-    monkeypatch.setattr(figure5, "pictures", lambda name, profile: seen.append(name) or real(name, profile))
+    real = figure5.load_image_set
+    monkeypatch.setattr(
+        figure5, "load_image_set", lambda name, profile: seen.append(name) or real(name, profile)
+    )
     clean = figure5.measured("delta-masked-rows-temperature", 0, "quick")
     fitted_on = [name for name in seen if name.startswith("validation")]
     kinds = {name.split("/")[1] for name in fitted_on[1:]}
@@ -160,36 +161,38 @@ def test_one_training_serves_all_that_is_fitted_on_images_held_out(tiny, monkeyp
 
 def test_a_judge_is_fitted_on_all_sets_that_its_method_names(monkeypatch):
     rng = np.random.default_rng(0)
-    sets = {name: rng.normal(size=(1, 20, 10)) for name in figure5_methods.SHIFTED}
+    sets = {name: rng.normal(size=(1, 20, 10)) for name in figure5.SHIFTED}
     answers = {name: rng.integers(10, size=20) for name in sets}
-    monkeypatch.setattr(figure5, "pictures", lambda name, profile: figure5.Pictures(name, answers[name]))
+    monkeypatch.setattr(
+        figure5, "load_image_set", lambda name, profile: figure5.LabelledImages(name, answers[name])
+    )
     names = ["temperature", "temperature-shifted"]
-    judges = figure5.judges_of(names, sets.__getitem__, "quick")
+    scorers = figure5.scorers_of(names, sets.__getitem__, "quick")
     for name, wanted in zip(names, (["validation"], list(sets)), strict=True):
         logits = np.concatenate([sets[images] for images in wanted], axis=1)
-        expected = figure5_methods.fitted_temperature(logits, np.concatenate([answers[i] for i in wanted]))
-        np.testing.assert_allclose(judges[name](logits).probabilities, expected(logits).probabilities)
+        expected = figure5.fitted_temperature(logits, np.concatenate([answers[i] for i in wanted]))
+        np.testing.assert_allclose(scorers[name](logits).probabilities, expected(logits).probabilities)
 
 
 def test_weights_are_drawn_alike_for_every_image_and_in_every_process(tiny, monkeypatch):
     run = run_of(VARIATIONAL)
-    net, test = image_networks.trained(run), image_sets.pictures("test", "quick")
-    whole = image_runs.predict(net, run, test, Anchors()).astype(float)
-    monkeypatch.setattr(image_runs, "ROWS_AT_ONCE", 7)
+    net, test = image_networks.trained(run), image_data.load_image_set("test", "quick")
+    whole = image_logits.predict(net, run, test, AnchorSetting()).astype(float)
+    monkeypatch.setattr(image_logits, "ROWS_AT_ONCE", 7)
     image_networks.trained.cache_clear()
-    again = image_runs.predict(image_networks.trained(run), run, test, Anchors()).astype(float)
+    again = image_logits.predict(image_networks.trained(run), run, test, AnchorSetting()).astype(float)
     np.testing.assert_allclose(whole, again, rtol=5e-3, atol=5e-3)
-    assert whole.shape == (image_runs.N_MASKS, 24, 10) and whole.std(axis=0).min() > 0
+    assert whole.shape == (image_logits.N_MASKS, 24, 10) and whole.std(axis=0).min() > 0
     with torch.no_grad():
         for layer in net.layers:
             for log_std in layer.log_std.values():
                 log_std.fill_(-40.0)
         at_means = net(image_networks.as_tensor(test.images, VARIATIONAL, "cpu")).numpy()
-    drawn = image_runs.predict(net, run, test, Anchors()).astype(float)
+    drawn = image_logits.predict(net, run, test, AnchorSetting()).astype(float)
     np.testing.assert_allclose(drawn, np.broadcast_to(at_means, drawn.shape), rtol=5e-3, atol=5e-3)
 
 
-@pytest.mark.parametrize("kind", [Kind("ResNet20", anchored=True, raw=True), VARIATIONAL])
+@pytest.mark.parametrize("kind", [NetworkKind("ResNet20", anchored=True, raw=True), VARIATIONAL])
 def test_a_killed_training_goes_on_from_its_checkpoint(kind, tiny, cache, monkeypatch):
     monkeypatch.setattr(image_networks, "CHECKPOINT_EVERY", 1)
     run = run_of(kind, seed=7, schedule=Schedule(2, 0.05))
@@ -204,7 +207,7 @@ def test_a_killed_training_goes_on_from_its_checkpoint(kind, tiny, cache, monkey
 
         return say
 
-    monkeypatch.setattr(image_networks, "_say", killed_after_one)
+    monkeypatch.setattr(image_networks, "_print_progress", killed_after_one)
     with pytest.raises(KeyboardInterrupt):
         image_networks.trained(run)
     assert len(list(cache.glob("artifacts/*.checkpoint"))) == 1
@@ -273,7 +276,7 @@ def test_mean_and_worst_corruption_follow_from_the_details():
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
 def test_variational_training_is_recorded_on_a_gpu(monkeypatch, data_dir):
-    monkeypatch.setitem(image_sets.SIZES, "quick", (2000, 24))
+    monkeypatch.setitem(image_data.SIZES, "quick", (2000, 24))
     run = run_of(VARIATIONAL, schedule=replace(SHORT, epochs=2))
     net = image_networks.train(run)
     assert all(value.isfinite().all() for value in net.state_dict().values())
@@ -293,5 +296,5 @@ def test_repeatable_training_changes_no_setting_for_good():
 
 
 def test_files_of_the_cache_keep_their_names():
-    assert image_kinds.Anchors().configuration() == ["data", 10]
-    assert image_kinds.READ_TWICE.configuration() == ["data", 10, "both"]
+    assert image_configs.AnchorSetting().configuration() == ["data", 10]
+    assert image_configs.AVERAGE_MASKED.configuration() == ["data", 10, "both"]

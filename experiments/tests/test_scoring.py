@@ -19,20 +19,20 @@ def test_delta_uq_scales_every_class_by_its_own_spread(logits):
     variance = expit(logits).var(axis=0)
     expected = softmax(logits.mean(axis=0) * (0.5 - variance), axis=1)
     np.testing.assert_allclose(found.probabilities, expected, atol=1e-12)
-    np.testing.assert_allclose(found.score, -(expected * np.log(expected)).sum(axis=1), atol=1e-12)
+    np.testing.assert_allclose(found.ood_score, -(expected * np.log(expected)).sum(axis=1), atol=1e-12)
     np.testing.assert_allclose(scoring.spread(logits), np.sqrt(variance.sum(axis=1)), atol=1e-12)
 
 
 def test_without_spread_delta_uq_is_the_halved_mean(logits):
     same = np.repeat(logits[:1], 4, axis=0)
     halved = scoring.first_alone(scoring.mean_logits(0.5))(logits)
-    np.testing.assert_allclose(scoring.spread_scaled(same).score, halved.score, atol=1e-12)
+    np.testing.assert_allclose(scoring.spread_scaled(same).ood_score, halved.ood_score, atol=1e-12)
 
 
 def test_duq_doubts_what_is_far_from_all_classes():
     kernels = np.array([[0.9, 0.01], [0.4, 0.3], [1e-30, 1e-35]])
     found = scoring.largest_kernel(np.log(kernels)[None])
-    assert np.argsort(found.score).tolist() == np.argsort(1 - kernels.max(axis=1)).tolist() == [0, 1, 2]
+    assert np.argsort(found.ood_score).tolist() == np.argsort(1 - kernels.max(axis=1)).tolist() == [0, 1, 2]
     np.testing.assert_allclose(found.probabilities, kernels / kernels.sum(axis=1, keepdims=True))
 
 

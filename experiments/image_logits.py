@@ -1,7 +1,6 @@
-"""What trained networks say about images, kept in the cache: what the image experiments are made from.
+"""Logits of trained networks, stored in the cache for every image set and choice of anchors.
 
-A run is trained once. Its weights stay in the cache, and so do its logits for every set of images and choice
-of anchors, each in a file of its own: whoever has the files of logits needs neither the network nor a GPU.
+With the files of logits neither the network nor a GPU is needed.
 """
 
 from __future__ import annotations
@@ -15,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from experiments.cache import shared_arrays
-from experiments.image_kinds import TRAINING_IMAGES, Anchors, Run
-from experiments.image_networks import as_tensor, trained, training_pictures
-from experiments.image_sets import Pictures, pictures, source
+from experiments.image_configs import TRAINING_IMAGES, AnchorSetting, TrainingRun
+from experiments.image_data import LabelledImages, image_source, load_image_set
+from experiments.image_networks import as_tensor, trained, training_images
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -28,85 +27,85 @@ if TYPE_CHECKING:
 N_MASKS = 10
 """Passes of MC dropout, and of variational networks."""
 KMEANS_ROWS = 5_000
-"""Training images that clusters are looked for in."""
+"""Training images that are clustered."""
 ROWS_AT_ONCE = 2_000
 REPEATS = 3
 
 
-def logits(run: Run, images: str, anchors: Anchors = TRAINING_IMAGES) -> np.ndarray:
-    """Return what a network says about a set of images, trained first unless the cache knows the answer.
+def logits(run: TrainingRun, images: str, anchors: AnchorSetting = TRAINING_IMAGES) -> np.ndarray:
+    """Return the logits of a set of images, from the cache if it has them; otherwise train and predict.
 
     Parameters
     ----------
     images : str
-        See `pictures`.
-    anchors : Anchors
+        See `load_image_set`.
+    anchors : AnchorSetting
         For anchored networks.
 
     Returns
     -------
-    logits : float64 array of shape (K, n, 10), kept as float16
-        Under K anchors or masks; K = 1 for a plain network. Logarithms of kernels for DUQ.
+    logits : float64 array of shape (K, n, 10), stored as float16
+        For K anchors or masks; K = 1 for a plain network. Logarithms of kernels for DUQ.
     """
-    configuration = {**run.configuration(), "images": images, "source": source(images)}
+    configuration = {**run.configuration(), "images": images, "source": image_source(images)}
     if run.kind.anchored:
         configuration["anchors"] = anchors.configuration()
 
     def make() -> dict[str, np.ndarray]:
         print(f"  {run}: {images}", flush=True)
-        return {"logits": predict(trained(run), run, pictures(images, run.profile), anchors)}
+        return {"logits": predict(trained(run), run, load_image_set(images, run.profile), anchors)}
 
     name = f"{run}-{images.replace('/', '-')}"
     return shared_arrays(name, configuration, make)["logits"].astype(np.float64)
 
 
-def predict(net: nn.Module, run: Run, given: Pictures, anchors: Anchors) -> np.ndarray:
+def predict(net: nn.Module, run: TrainingRun, given: LabelledImages, anchors: AnchorSetting) -> np.ndarray:
     """Return logits of shape (K, n, 10), float16.
 
-    They are computed in float32: in bfloat16 rounding would be taken for a spread over anchors.
+    They are computed in float32: rounding in bfloat16 would add to the spread over anchors.
     """
     return predictor(net, run, anchors, len(given.images))(given.images)
 
 
 Predictor = Callable[[np.ndarray], np.ndarray]
-"""Gives logits of shape (K, n, 10), float16, for images of shape (n, 32, 32, 3)."""
+"""Computes logits of shape (K, n, 10), float16, for images of shape (n, 32, 32, 3)."""
 
 
-def predictor(net: nn.Module, run: Run, anchors: Anchors, n: int) -> Predictor:
-    """Return what answers for many sets of n images: anchors, masks and weights are drawn once."""
+def predictor(net: nn.Module, run: TrainingRun, anchors: AnchorSetting, n: int) -> Predictor:
+    """Return a predictor for many sets of n images: anchors, masks and weights are drawn once."""
     import torch
 
     device = next(net.parameters()).device
     functions = list(_functions(net, run, anchors, n))
 
-    def ask(images: np.ndarray) -> np.ndarray:
-        found = []
+    def predict_images(images: np.ndarray) -> np.ndarray:
+        batches = []
         with torch.no_grad():
             for rows in torch.arange(len(images)).split(ROWS_AT_ONCE):
                 x = as_tensor(images[rows.numpy()], run.kind, device)
                 outputs = torch.cat([function(x, rows) for function in functions])
-                found.append(outputs.float().clamp(-6e4, 6e4).cpu().numpy().astype(np.float16))
-        return np.concatenate(found, axis=1)
+                batches.append(outputs.float().clamp(-6e4, 6e4).cpu().numpy().astype(np.float16))
+        return np.concatenate(batches, axis=1)
 
-    return ask
+    return predict_images
 
 
 Function = Callable[["Tensor", "Tensor"], "Tensor"]
-"""Gives outputs of shape (k, n, 10) for inputs of shape (n, 3, 32, 32) and their places in the set."""
+"""Computes outputs of shape (k, n, 10) for inputs of shape (n, 3, 32, 32) and their indices in the set."""
 
 
-def _functions(net: nn.Module, run: Run, anchors: Anchors, n: int) -> Iterator[Function]:
-    """Yield what a network of this kind is asked, together K outputs."""
+def _functions(net: nn.Module, run: TrainingRun, anchors: AnchorSetting, n: int) -> Iterator[Function]:
+    """Yield functions that together compute the K outputs of a network."""
     from deltauq.baselines.svi import VariationalNetwork
     from deltauq.nn import Anchored
     from experiments.duq import KernelNetwork
 
     if isinstance(net, Anchored) and anchors.prior == "paired":
-        if anchors.reading != "shown":
-            raise ValueError(f"anchors of every image's own are shown, got reading={anchors.reading!r}.")
+        if anchors.average_masked:
+            raise ValueError("average_masked needs anchors that all images share, not prior='paired'.")
         yield from _under_own_anchors(net, run, anchors, n)
     elif isinstance(net, Anchored):
-        _give_anchors(net, run, anchors)
+        _set_anchors(net, run, anchors)
         yield partial(_under_stored_anchors, net)
     elif isinstance(net, KernelNetwork):
         yield lambda x, rows: net.log_kernels(x)[None]
@@ -118,24 +117,26 @@ def _functions(net: nn.Module, run: Run, anchors: Anchors, n: int) -> Iterator[F
         yield lambda x, rows: net(x)[None]
 
 
-def _give_anchors(net: Anchored, run: Run, anchors: Anchors) -> None:
-    """Let a network keep these anchors and read them as they say."""
+def _set_anchors(net: Anchored, run: TrainingRun, anchors: AnchorSetting) -> None:
+    """Store these anchors in a network."""
     net.set_anchors(anchor_inputs(run, anchors).to(net.anchors.device), anchors.number)
-    net.average_masked = anchors.reading == "both"
+    net.average_masked = anchors.average_masked
 
 
 def _under_stored_anchors(net: Anchored, x: Tensor, rows: Tensor) -> Tensor:
-    """Return the outputs under all anchors that the network keeps."""
+    """Return the outputs under all stored anchors."""
     samples: Tensor | None = net.posterior(x, keep_samples=True).samples
     assert samples is not None
     return samples
 
 
-def _under_own_anchors(net: nn.Module, run: Run, anchors: Anchors, n: int) -> Iterator[Function]:
-    """Yield networks whose anchors are training images, others for every input."""
+def _under_own_anchors(
+    net: nn.Module, run: TrainingRun, anchors: AnchorSetting, n: int
+) -> Iterator[Function]:
+    """Yield functions whose anchors are other training images for every input."""
     import torch
 
-    train_images = training_pictures(run).images
+    train_images = training_images(run).images
     drawn = np.random.default_rng(run.seed).integers(len(train_images), size=(anchors.number, n))
 
     def function(mine: np.ndarray, x: Tensor, rows: Tensor) -> Tensor:
@@ -176,17 +177,17 @@ def _with_drawn_weights(net: VariationalNetwork, k: int) -> Function:
     return lambda x, rows: drawn(x)[None]
 
 
-def anchor_inputs(run: Run, anchors: Anchors) -> Tensor:
-    """Return anchors as the network sees images, of shape (K, 3, 32, 32).
+def anchor_inputs(run: TrainingRun, anchors: AnchorSetting) -> Tensor:
+    """Return normalised anchors, of shape (K, 3, 32, 32).
 
-    Those that are training images, corrupted or not, are the same images for every prior.
+    Priors of training images, corrupted or not, have the same images.
     """
     import torch
 
     from deltauq.core.anchors import BalancedPrior, DataPrior, KMeansPrior, NormalPrior
 
     rng, number = np.random.default_rng(run.seed), anchors.number
-    given = training_pictures(run)
+    given = training_images(run)
     prior, _, severity = anchors.prior.partition("-")
     if prior == "normal":
         noise = NormalPrior(standard=True).draw(np.empty((1, 3, 32, 32)), number, rng)
@@ -198,7 +199,7 @@ def anchor_inputs(run: Run, anchors: Anchors) -> Tensor:
         drawn = BalancedPrior().draw(given.images, number, rng, labels=given.labels)
         return as_tensor(drawn, run.kind, "cpu")
     if prior == "svhn":
-        drawn = DataPrior().draw(pictures("svhn", run.profile).images, number, rng)
+        drawn = DataPrior().draw(load_image_set("svhn", run.profile).images, number, rng)
         return as_tensor(drawn, run.kind, "cpu")
     images = DataPrior().draw(given.images, number, rng)
     if prior == "impulse":
@@ -210,16 +211,16 @@ def anchor_inputs(run: Run, anchors: Anchors) -> Tensor:
     return as_tensor(images, run.kind, "cpu")
 
 
-def seconds_per_image(run: Run, images: str, n_anchors: int) -> float:
-    """Return the least time of a few predictions of a set of images, by image, as it would be deployed.
+def seconds_per_image(run: TrainingRun, images: str, n_anchors: int) -> float:
+    """Return the shortest time of a few predictions, per image, as in deployment.
 
-    That is: inputs on the device, bfloat16 on a GPU, mean and variance over the anchors of an anchored
-    network, and one pass of any other.
+    Inputs are on the device, in bfloat16 on a GPU. An anchored network computes mean and variance over its
+    anchors, any other network makes one pass.
 
     Parameters
     ----------
     n_anchors : int
-        For an anchored network; one gives a mean alone.
+        For an anchored network; with one anchor there is a mean only.
     """
     import torch
 
@@ -227,18 +228,18 @@ def seconds_per_image(run: Run, images: str, n_anchors: int) -> float:
 
     net = trained(run)
     device = next(net.parameters()).device
-    x = as_tensor(pictures(images, run.profile).images, run.kind, device)
+    x = as_tensor(load_image_set(images, run.profile).images, run.kind, device)
     on_gpu = device.type == "cuda"
-    ask: Callable[[Tensor], Any] = net
+    call: Callable[[Tensor], Any] = net
     if isinstance(net, Anchored):
-        _give_anchors(net, run, Anchors(number=n_anchors))
-        ask = net.posterior if n_anchors > 1 else net
+        _set_anchors(net, run, AnchorSetting(number=n_anchors))
+        call = net.posterior if n_anchors > 1 else net
     times = []
     with torch.no_grad(), torch.autocast(device.type, torch.bfloat16, enabled=on_gpu):
         for _ in range(1 + REPEATS):
             started = time.perf_counter()
             for rows in x.split(ROWS_AT_ONCE):
-                ask(rows)
+                call(rows)
             if on_gpu:
                 torch.cuda.synchronize()
             times.append(time.perf_counter() - started)

@@ -1,4 +1,4 @@
-"""The words of the image experiments: kinds of networks, schedules, anchors, and the runs they make up."""
+"""Configurations of the image experiments: networks, schedules, anchors, and training runs."""
 
 from __future__ import annotations
 
@@ -9,35 +9,35 @@ N_ANCHORS = 10
 
 
 @dataclass(frozen=True)
-class Kind:
-    """A way to train a network.
+class NetworkKind:
+    """A network and what is special about its training.
 
     Attributes
     ----------
     network : str
-        Of `deltauq.nn.networks`.
+        A name in `deltauq.nn.networks`.
     anchored : bool
     encoding : str
     mask : float
-        Share of batches, or of rows, whose anchors are hidden.
+        Share of batches, or of rows, with masked anchors.
     mask_rows : bool
-        Hide anchors row by row instead of batch by batch.
+        Mask anchors by row instead of by batch.
     masked_target : {"label", "uniform"}
-        What is asked for where anchors are hidden.
+        Target of inputs with masked anchors.
     at : str or None
         Layer that is anchored; None for the input.
     copies : int
-        Anchors that an image meets in one step.
+        Anchors per image and step.
     consistency : float
         Weight of the variance over these anchors in the loss.
     dropout : float
-        Rate of dropout after every residual block, which stays on in prediction.
+        Rate of dropout after every residual block, in training and prediction.
     kernels : bool
-        DUQ: kernels around the centroids of the classes in place of logits.
+        DUQ: kernels around class centroids instead of logits.
     variational : bool
         Mean-field variational inference: every weight of a layer is a normal variable.
     raw : bool
-        The network sees images in [0, 1] as they are, not normalised by channel.
+        Images are in [0, 1], not normalised by channel.
     """
 
     network: str
@@ -57,19 +57,19 @@ class Kind:
 
 @dataclass(frozen=True)
 class Schedule:
-    """What a kind is trained with: SGD with momentum 0.9 on crops and mirror images, in batches of 128.
+    """A training schedule: SGD with momentum 0.9 on random crops and flips, in batches of 128.
 
     Attributes
     ----------
     epochs : int
     lr : float
     shape : {"constant", "steps", "linear"}
-        Of the rate over the epochs.
+        Shape of the learning rate over the epochs.
     milestones : tuple of int
-        Epochs at which the rate is multiplied by 0.2.
+        Epochs at which the learning rate is multiplied by 0.2.
     weight_decay : float
     held_out : bool
-        Leave the validation images out of training.
+        Whether the validation images are left out of training.
     """
 
     epochs: int
@@ -93,69 +93,69 @@ SCHEDULES = {
         "long": Schedule(200, 0.1, "steps", (60, 120, 160)),
     },
 }
-"""The paper's schedule for CIFAR-10 against SVHN, a shorter one whose rate falls to zero, and the paper's for
-calibration under corruptions."""
+"""steps: the paper's for CIFAR-10 against SVHN; linear: a shorter one whose rate decreases to zero; long: the
+paper's for calibration under corruptions."""
 
 
 @dataclass(frozen=True)
-class Anchors:
-    """The anchors that a network is asked under.
+class AnchorSetting:
+    """The anchors at prediction.
 
     Attributes
     ----------
     prior : str
         "data", "balanced" or "kmeans" of the training images, "normal", "svhn", "impulse-1" to "impulse-5";
-        "paired": every image has training images of its own, as in the paper.
+        "paired": other training images for every image, as in the paper.
     number : int
-    reading : str
-        As in `Anchored`.
+    average_masked : bool
+        Average every output with that of the masked anchor.
     """
 
     prior: str = "data"
     number: int = N_ANCHORS
-    reading: str = "shown"
+    average_masked: bool = False
 
     def configuration(self) -> list[str | int]:
-        """Return what tells these anchors from others; files of the cache are named by it."""
-        return [self.prior, self.number, *([] if self.reading == "shown" else [self.reading])]
+        """Return the key of these anchors in the cache."""
+        return [self.prior, self.number, *(["both"] if self.average_masked else [])]
 
 
-TRAINING_IMAGES = Anchors()
-READ_TWICE = Anchors(reading="both")
-NOISY = Anchors("impulse-1")
-"""Anchors that no network has met in training; in `ablation-prior` the AUROC of σ rises with them."""
+TRAINING_IMAGES = AnchorSetting()
+AVERAGE_MASKED = AnchorSetting(average_masked=True)
+NOISY = AnchorSetting("impulse-1")
+"""Unlike all anchors in training; in `ablation-prior` they increase the AUROC of σ."""
 
 
 @dataclass(frozen=True)
-class Run:
-    """One training.
+class TrainingRun:
+    """One training of a network.
 
     Attributes
     ----------
-    kind : Kind
+    kind : NetworkKind
     schedule : Schedule
     seed : int
     profile : {"quick", "paper"}
-        Says which images.
+        Determines the images.
     """
 
-    kind: Kind
+    kind: NetworkKind
     schedule: Schedule
     seed: int
     profile: str
 
     def configuration(self) -> dict[str, Any]:
-        """Return what decides the result as plain values; a new word changes nothing where it is not used."""
-        parts = {"kind": _words(self.kind), "schedule": _words(self.schedule)}
+        """Return the key of the result in the cache; a new field does not change it if it has its default."""
+        parts = {"kind": _non_default(self.kind), "schedule": _non_default(self.schedule)}
         return {**parts, "seed": self.seed, "profile": self.profile}
 
     def __str__(self) -> str:
-        words = {name: value for name, value in _words(self.kind).items() if name != "network"}
-        said = [name if value is True else f"{name}{value}" for name, value in words.items()]
-        return "-".join([self.kind.network, *said, self.schedule.shape, str(self.seed)])
+        options = {name: value for name, value in _non_default(self.kind).items() if name != "network"}
+        parts = [name if value is True else f"{name}{value}" for name, value in options.items()]
+        return "-".join([self.kind.network, *parts, self.schedule.shape, str(self.seed)])
 
 
-def _words(settings: Any) -> dict[str, Any]:
+def _non_default(settings: Any) -> dict[str, Any]:
     """Return the fields of a dataclass that differ from their defaults."""
     values = {field.name: (getattr(settings, field.name), field.default) for field in fields(settings)}
     return {

@@ -1,4 +1,4 @@
-"""The images that the image experiments train on and look at, each set called by a word."""
+"""The image sets of the image experiments, each with a name."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from deltauq.data import load_images
 from experiments.data.corruptions.generate import load_cifar10c
 
 SIZES = {"quick": (512, 200), "paper": (50_000, 10_000)}
-"""Training and test images, the first of their sets."""
+"""Number of training and test images, the first of their files."""
 HELD_OUT = {"quick": 128, "paper": 5_000}
-"""Training images, the last ones, that studies keep out of training to choose settings by."""
+"""Number of training images, the last ones, that studies use for validation."""
 
 FILES = {
     "train": "cifar10-train",
@@ -24,7 +24,7 @@ FILES = {
 
 
 @dataclass(frozen=True, eq=False)
-class Pictures:
+class LabelledImages:
     """Images and their classes.
 
     Attributes
@@ -37,20 +37,20 @@ class Pictures:
     labels: np.ndarray
 
 
-def pictures(name: str, profile: str) -> Pictures:
+def load_image_set(name: str, profile: str) -> LabelledImages:
     """Return a set of images.
 
     Parameters
     ----------
     name : str
-        "train", "validation" (the training images held out), "test" or "svhn"; with a corruption and its
-        severity behind slashes for corrupted ones, such as "test/impulse_noise/5".
+        "train", "validation" (the held-out training images), "test" or "svhn", with a corruption and its
+        severity for corrupted images, such as "test/impulse_noise/5".
     """
-    return _pictures(name, SIZES[profile], HELD_OUT[profile])
+    return _load_image_set(name, SIZES[profile], HELD_OUT[profile])
 
 
-def source(name: str) -> str:
-    """Return whether corrupted images are "published" or "generated"; "" for images as they are."""
+def image_source(name: str) -> str:
+    """Return whether corrupted images are "published" or "generated"; "" for clean images."""
     base, *corruption = name.split("/")
     if not corruption:
         return ""
@@ -58,7 +58,7 @@ def source(name: str) -> str:
 
 
 @lru_cache(maxsize=8)
-def _pictures(name: str, sizes: tuple[int, int], held_out: int) -> Pictures:
+def _load_image_set(name: str, sizes: tuple[int, int], held_out: int) -> LabelledImages:
     base, _, corruption = name.partition("/")
     if corruption:
         return _corrupted(base, corruption, sizes, held_out)
@@ -67,15 +67,15 @@ def _pictures(name: str, sizes: tuple[int, int], held_out: int) -> Pictures:
     rows = {"train": slice(n_train), "validation": slice(n_train - held_out, n_train)}.get(
         base, slice(n_test)
     )
-    return Pictures(np.asarray(images[rows]), np.asarray(labels[rows]).astype(np.int64))
+    return LabelledImages(np.asarray(images[rows]), np.asarray(labels[rows]).astype(np.int64))
 
 
-def _corrupted(base: str, corruption: str, sizes: tuple[int, int], held_out: int) -> Pictures:
+def _corrupted(base: str, corruption: str, sizes: tuple[int, int], held_out: int) -> LabelledImages:
     from experiments.data.corruptions import corrupt, load_corrupted
 
     kind, _, severity = corruption.partition("/")
     if base == "test":
         images, labels, _ = load_corrupted(kind, int(severity), sizes[1])
-        return Pictures(np.asarray(images), np.asarray(labels).astype(np.int64))
-    clean = _pictures(base, sizes, held_out)
-    return Pictures(corrupt(clean.images, kind, int(severity)), clean.labels)
+        return LabelledImages(np.asarray(images), np.asarray(labels).astype(np.int64))
+    clean = _load_image_set(base, sizes, held_out)
+    return LabelledImages(corrupt(clean.images, kind, int(severity)), clean.labels)

@@ -12,17 +12,17 @@ from experiments import (  # noqa: E402
     ablation_anchors_images,
     ablation_prior,
     anchoring_variants,
-    image_kinds,
+    image_configs,
+    image_data,
+    image_logits,
     image_networks,
-    image_runs,
-    image_sets,
     table5,
 )
 from experiments import cache as cache_module  # noqa: E402
-from experiments.image_kinds import Anchors, Kind, Run, Schedule  # noqa: E402
+from experiments.image_configs import AnchorSetting, NetworkKind, Schedule, TrainingRun  # noqa: E402
 
-PLAIN = Kind("ResNet20")
-ANCHORED = Kind("ResNet20", anchored=True)
+PLAIN = NetworkKind("ResNet20")
+ANCHORED = NetworkKind("ResNet20", anchored=True)
 SHORT = Schedule(1, 0.05)
 
 
@@ -35,17 +35,17 @@ def cache(tmp_path_factory):
 def tiny(cache, monkeypatch, data_dir):
     """Few images, one step; networks are shared by the tests of this file."""
     monkeypatch.setattr(cache_module, "cache_dir", lambda: cache)
-    monkeypatch.setitem(image_sets.SIZES, "quick", (64, 24))
-    monkeypatch.setitem(image_sets.HELD_OUT, "quick", 24)
+    monkeypatch.setitem(image_data.SIZES, "quick", (64, 24))
+    monkeypatch.setitem(image_data.HELD_OUT, "quick", 24)
     monkeypatch.setitem(
-        image_kinds.SCHEDULES, "quick", {"steps": SHORT, "linear": Schedule(1, 0.05, "linear")}
+        image_configs.SCHEDULES, "quick", {"steps": SHORT, "linear": Schedule(1, 0.05, "linear")}
     )
-    monkeypatch.setattr(image_runs, "REPEATS", 1)
+    monkeypatch.setattr(image_logits, "REPEATS", 1)
     image_networks.trained.cache_clear()
 
 
 def run_of(kind, seed=0, schedule=SHORT):
-    return Run(kind, schedule, seed, "quick")
+    return TrainingRun(kind, schedule, seed, "quick")
 
 
 @pytest.mark.parametrize("method", [name for name in table5.METHODS if name != "ensemble"])
@@ -76,25 +76,25 @@ def test_first_seeds_come_first_and_ensembles_last():
 
 def test_logits_in_the_cache_need_no_network(monkeypatch, cache):
     run = run_of(PLAIN)
-    before = image_runs.logits(run, "test")
+    before = image_logits.logits(run, "test")
     for path in (cache / "artifacts").glob("*.safetensors"):
         path.rename(path.with_suffix(".away"))
     monkeypatch.setattr(image_networks, "train", None)
     image_networks.trained.cache_clear()
-    np.testing.assert_array_equal(image_runs.logits(run, "test"), before)
+    np.testing.assert_array_equal(image_logits.logits(run, "test"), before)
     for path in (cache / "artifacts").glob("*.away"):
         path.rename(path.with_suffix(".safetensors"))
 
 
 def test_a_network_is_trained_once_and_answers_anything_later(monkeypatch):
     run = run_of(ANCHORED)
-    image_runs.logits(run, "test")
+    image_logits.logits(run, "test")
     monkeypatch.setattr(image_networks, "train", None)
     image_networks.trained.cache_clear()
-    assert image_runs.logits(run, "svhn", Anchors("normal", 3)).shape == (3, 24, 10)
+    assert image_logits.logits(run, "svhn", AnchorSetting("normal", 3)).shape == (3, 24, 10)
 
 
-@pytest.mark.parametrize("kind", [PLAIN, ANCHORED, Kind("ResNet20", kernels=True)])
+@pytest.mark.parametrize("kind", [PLAIN, ANCHORED, NetworkKind("ResNet20", kernels=True)])
 def test_a_network_from_the_cache_is_the_one_trained(kind, monkeypatch):
     kept = []
     train = image_networks.train
@@ -105,44 +105,52 @@ def test_a_network_from_the_cache_is_the_one_trained(kind, monkeypatch):
 
 
 def test_keys_hold_only_what_differs_from_the_defaults():
-    configuration = run_of(Kind("ResNet18", anchored=True, mask=0.25)).configuration()
+    configuration = run_of(NetworkKind("ResNet18", anchored=True, mask=0.25)).configuration()
     assert configuration == {
         "kind": {"network": "ResNet18", "anchored": True, "mask": 0.25},
         "schedule": {"epochs": 1, "lr": 0.05},
         "seed": 0,
         "profile": "quick",
     }
-    assert str(run_of(Kind("ResNet18", anchored=True, mask=0.25))) == "ResNet18-anchored-mask0.25-constant-0"
+    assert (
+        str(run_of(NetworkKind("ResNet18", anchored=True, mask=0.25)))
+        == "ResNet18-anchored-mask0.25-constant-0"
+    )
 
 
 def test_own_anchors_that_are_all_the_same_are_shared_ones(monkeypatch):
     run = run_of(ANCHORED)
     net = image_networks.trained(run)
-    test, one = image_sets.pictures("test", "quick"), image_sets.pictures("svhn", "quick").images[3:4]
-    only = image_sets.Pictures(one, np.zeros(1, dtype=np.int64))
-    monkeypatch.setattr(image_runs, "training_pictures", lambda run: only)
-    own = image_runs.predict(net, run, test, Anchors("paired", 2))
-    shared = image_runs.predict(net, run, test, Anchors("data", 2))
+    test, one = (
+        image_data.load_image_set("test", "quick"),
+        image_data.load_image_set("svhn", "quick").images[3:4],
+    )
+    only = image_data.LabelledImages(one, np.zeros(1, dtype=np.int64))
+    monkeypatch.setattr(image_logits, "training_images", lambda run: only)
+    own = image_logits.predict(net, run, test, AnchorSetting("paired", 2))
+    shared = image_logits.predict(net, run, test, AnchorSetting("data", 2))
     np.testing.assert_allclose(own.astype(float), shared.astype(float), rtol=2e-3, atol=2e-3)
 
 
 def test_masks_of_dropout_are_the_same_for_every_image(monkeypatch):
-    run = run_of(Kind("ResNet20", dropout=0.3))
-    net, test = image_networks.trained(run), image_sets.pictures("test", "quick")
-    whole = image_runs.predict(net, run, test, Anchors())
-    monkeypatch.setattr(image_runs, "ROWS_AT_ONCE", 7)
-    in_parts = image_runs.predict(net, run, test, Anchors())
+    run = run_of(NetworkKind("ResNet20", dropout=0.3))
+    net, test = image_networks.trained(run), image_data.load_image_set("test", "quick")
+    whole = image_logits.predict(net, run, test, AnchorSetting())
+    monkeypatch.setattr(image_logits, "ROWS_AT_ONCE", 7)
+    in_parts = image_logits.predict(net, run, test, AnchorSetting())
     np.testing.assert_allclose(whole.astype(float), in_parts.astype(float), rtol=5e-3, atol=5e-3)
-    assert whole.shape == (image_runs.N_MASKS, 24, 10) and whole.astype(float).std(axis=0).min() > 0
+    assert whole.shape == (image_logits.N_MASKS, 24, 10) and whole.astype(float).std(axis=0).min() > 0
 
 
 def test_anchors_come_from_where_their_prior_says():
     run = run_of(ANCHORED)
-    train = image_networks.as_tensor(image_sets.pictures("train", "quick").images, ANCHORED, "cpu").flatten(1)
-    labels = image_sets.pictures("train", "quick").labels
+    train = image_networks.as_tensor(
+        image_data.load_image_set("train", "quick").images, ANCHORED, "cpu"
+    ).flatten(1)
+    labels = image_data.load_image_set("train", "quick").labels
 
     def nearest(prior):
-        anchors = image_runs.anchor_inputs(run, Anchors(prior, 10))
+        anchors = image_logits.anchor_inputs(run, AnchorSetting(prior, 10))
         assert anchors.shape == (10, 3, 32, 32) and anchors.dtype == torch.float32
         distance, rows = torch.cdist(anchors.flatten(1), train).min(dim=1)
         return distance.numpy(), rows.numpy()
@@ -155,10 +163,10 @@ def test_anchors_come_from_where_their_prior_says():
     distance, rows = nearest("balanced")
     assert distance.max() < 0.1 and len(set(labels[rows])) == 10
     assert nearest("kmeans")[0].max() > 1 and nearest("svhn")[0].min() > 1
-    normal = image_runs.anchor_inputs(run, Anchors("normal", 10))
+    normal = image_logits.anchor_inputs(run, AnchorSetting("normal", 10))
     assert abs(float(normal.mean())) < 0.05 and abs(float(normal.std()) - 1) < 0.05
     with pytest.raises(ValueError, match="'moon'"):
-        image_runs.anchor_inputs(run, Anchors("moon"))
+        image_logits.anchor_inputs(run, AnchorSetting("moon"))
 
 
 def test_hidden_anchors_and_uniform_targets_row_by_row():
@@ -171,7 +179,9 @@ def test_hidden_anchors_and_uniform_targets_row_by_row():
         logs = net(x, anchors=rows, masked=masked).log_softmax(1).detach()
         return torch.where(masked, -logs.mean(1), -logs[torch.arange(6), y])
 
-    uniform = image_networks._objective(Kind("ResNet20", anchored=True, mask=0.5, masked_target="uniform"))
+    uniform = image_networks._objective(
+        NetworkKind("ResNet20", anchored=True, mask=0.5, masked_target="uniform")
+    )
     some = torch.tensor([True, False, False, True, True, False])
     for masked in (torch.tensor(True), torch.tensor(False), some):
         loss = uniform(net, Batch(x, y, rows, masked)).detach()
@@ -185,22 +195,22 @@ def test_a_kind_says_what_is_masked():
 
 def test_images_held_out_are_not_trained_on():
     run = run_of(PLAIN, schedule=Schedule(1, held_out=True))
-    train = image_networks.training_pictures(run).images
-    whole = image_sets.pictures("train", "quick").images
-    held_out = image_sets.pictures("validation", "quick").images
+    train = image_networks.training_images(run).images
+    whole = image_data.load_image_set("train", "quick").images
+    held_out = image_data.load_image_set("validation", "quick").images
     np.testing.assert_array_equal(np.concatenate([train, held_out]), whole)
 
 
 @pytest.mark.parametrize("setting", anchoring_variants.QUICK)
 def test_settings_are_judged_without_svhn_and_test_images(setting, monkeypatch):
-    load = image_sets.load_images
+    load = image_data.load_images
 
     def only_training_images(name):
         assert name == "cifar10-train"
         return load(name)
 
-    image_sets._pictures.cache_clear()
-    monkeypatch.setattr(image_sets, "load_images", only_training_images)
+    image_data._load_image_set.cache_clear()
+    monkeypatch.setattr(image_data, "load_images", only_training_images)
     metrics = anchoring_variants.run({"setting": setting, "seed": 0}, "quick").metrics
     assert metrics["microseconds_per_image"] > 0
     assert ("auroc_sigma" in metrics) == ("auroc_sigma_noisy" in metrics) == (setting != "plain")
@@ -223,43 +233,45 @@ def test_priors_are_compared_on_the_network_of_table5(prior):
     assert 0 <= metrics["auroc_sigma"] <= 1
 
 
-def test_both_readings_are_asked_for_by_the_anchors():
-    run = run_of(Kind("ResNet20", anchored=True, mask=0.25))
-    net, test = image_networks.trained(run), image_sets.pictures("test", "quick")
-    both, shown = (image_runs.predict(net, run, test, Anchors("data", 3, word)) for word in ("both", "shown"))
-    x, readings = image_networks.as_tensor(test.images, run.kind, "cpu"), []
+def test_average_masked():
+    run = run_of(NetworkKind("ResNet20", anchored=True, mask=0.25))
+    net, test = image_networks.trained(run), image_data.load_image_set("test", "quick")
+    averaged, unmasked = (
+        image_logits.predict(net, run, test, AnchorSetting("data", 3, average)) for average in (True, False)
+    )
+    x, outputs = image_networks.as_tensor(test.images, run.kind, "cpu"), []
     with torch.no_grad():
         for hidden in (False, True):
             under = [anchor.expand_as(x)[None] for anchor in net.anchors]
-            readings.append(
+            outputs.append(
                 torch.stack([net(x, anchors=anchors, masked=torch.tensor(hidden)) for anchors in under])
             )
-    np.testing.assert_allclose(shown, readings[0], atol=2e-2)  # kept as float16
-    np.testing.assert_allclose(both, (readings[0] + readings[1]) / 2, atol=2e-2)
-    assert np.abs(both - shown).max() > 0.1
-    with pytest.raises(ValueError, match="anchors of every image's own are shown, got reading='both'"):
-        image_runs.predict(net, run, test, Anchors("paired", 3, "both"))
+    np.testing.assert_allclose(unmasked, outputs[0], atol=2e-2)  # kept as float16
+    np.testing.assert_allclose(averaged, (outputs[0] + outputs[1]) / 2, atol=2e-2)
+    assert np.abs(averaged - unmasked).max() > 0.1
+    with pytest.raises(ValueError, match="average_masked"):
+        image_logits.predict(net, run, test, AnchorSetting("paired", 3, True))
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
 @pytest.mark.parametrize(
     "kind",
     [
-        Kind("ResNet20", kernels=True),
-        Kind("ResNet20", dropout=0.1),
-        Kind("ResNet20", anchored=True, mask=0.25, mask_rows=True, masked_target="uniform"),
-        Kind("ResNet20", anchored=True, copies=2, consistency=1.0),
+        NetworkKind("ResNet20", kernels=True),
+        NetworkKind("ResNet20", dropout=0.1),
+        NetworkKind("ResNet20", anchored=True, mask=0.25, mask_rows=True, masked_target="uniform"),
+        NetworkKind("ResNet20", anchored=True, copies=2, consistency=1.0),
     ],
 )
 def test_kinds_of_training_are_recorded_on_a_gpu(kind, monkeypatch):
-    monkeypatch.setitem(image_sets.SIZES, "quick", (2000, 24))
+    monkeypatch.setitem(image_data.SIZES, "quick", (2000, 24))
     net = image_networks.train(run_of(kind, schedule=Schedule(2, 0.02)))
     assert all(value.isfinite().all() for value in net.state_dict().values())
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
 @pytest.mark.parametrize(
-    "kind", [PLAIN, ANCHORED, Kind("ResNet20", anchored=True, mask=0.25, mask_rows=True)]
+    "kind", [PLAIN, ANCHORED, NetworkKind("ResNet20", anchored=True, mask=0.25, mask_rows=True)]
 )
 def test_a_training_repeats_on_a_gpu(kind, monkeypatch):
     from torch._inductor.utils import fresh_cache
@@ -269,7 +281,7 @@ def test_a_training_repeats_on_a_gpu(kind, monkeypatch):
         with image_networks._repeatable(), fresh_cache():
             return image_networks.train(run).state_dict()
 
-    monkeypatch.setitem(image_sets.SIZES, "quick", (2000, 24))
+    monkeypatch.setitem(image_data.SIZES, "quick", (2000, 24))
     run = run_of(kind, schedule=Schedule(3, 0.1))
     first, second = weights(), weights()
     assert all(torch.equal(value, second[name]) for name, value in first.items())
