@@ -13,6 +13,7 @@ from deltauq.baselines.network import (
     check_no_link,
     check_regression,
     outputs_of,
+    shuffled_rows,
 )
 from deltauq.core import Posterior
 from deltauq.nn.losses import check_same_shape
@@ -76,7 +77,7 @@ class DEUPNetwork(NetworkBaseline):
     def _out_of_fold_errors(self, x: Tensor, y: Tensor, training: Training) -> tuple[Tensor, Tensor]:
         """Return the held-out rows, of shape (m,), and their errors, of shape (m, n_outputs)."""
         seed = training.recipe.seed
-        shuffled = torch.randperm(len(x), generator=torch.Generator().manual_seed(derive_seed(seed, -2)))
+        shuffled = shuffled_rows(len(x), seed)
         size = len(x) // self.n_folds
         folds = shuffled[: size * self.n_folds].view(self.n_folds, size)
         others = torch.stack([shuffled.roll(-k * size)[size:] for k in range(self.n_folds)])

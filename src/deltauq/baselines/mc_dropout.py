@@ -52,22 +52,10 @@ class SharedDropout(nn.Module):
 
 
 def add_dropout(net: nn.Module, rate: float, after: Sequence[str] | None = None) -> nn.Module:
-    """Add dropout to a network, in place.
+    """Add dropout to a network, in place, and return it.
 
-    A network with dropout layers gets them replaced. Otherwise dropout follows every activation layer, or,
-    in `ResNet18` and `ResNet20`, every residual block.
-
-    Parameters
-    ----------
-    net : Module
-    rate : float
-        Probability that a feature is dropped.
-    after : sequence of str, optional
-        Names of the layers that dropout follows instead.
-
-    Returns
-    -------
-    net : Module
+    Dropout layers of the network are replaced. Otherwise dropout follows every activation layer, or, in
+    `ResNet18` and `ResNet20`, every residual block; or instead the layers named by `after`.
     """
     if after is None:
         own = _names(net, DROPOUTS)

@@ -23,6 +23,7 @@ from deltauq.nn.training import (
     Recipe,
     as_inputs,
     check_data,
+    derive_seed,
     fit,
     fit_many,
     supervised,
@@ -98,14 +99,7 @@ class Training:
     ) -> None:
         """Train networks of one architecture in place: together if that is possible, otherwise one by one.
 
-        Parameters
-        ----------
-        nets : sequence of m Modules
-        x, y : tensors of shape (n, ...)
-        seeds : sequence of m ints
-            Random seed of each training.
-        rows : int tensor of shape (m, r), optional
-            The rows that each network is trained on; all of them by default.
+        Each of the m networks has its own seed and its own `rows`, of shape (m, r); all rows by default.
         """
         recipe = self.recipe
         # `fit_many` supports neither checkpoints nor several devices.
@@ -125,23 +119,8 @@ class Training:
             self.part(k, len(nets), seed).run(net, x[own], y[own])
 
 
-class NetworkBaseline(ABC):
-    """A baseline that trains networks of one architecture.
-
-    Parameters
-    ----------
-    make_network : callable
-        Returns a new network with its initial weights. It is called under the seed of the recipe, so that
-        the first network of every baseline starts from the same weights.
-    """
-
-    def __init__(self, make_network: MakeNetwork) -> None:
-        if isinstance(make_network, nn.Module) or not callable(make_network):
-            raise TypeError(
-                "make_network must be a function that returns a new network, "
-                f"got {type(make_network).__name__}."
-            )
-        self.make_network = make_network
+class TensorBaseline(ABC):
+    """A baseline that takes tensors."""
 
     def fit(
         self,
@@ -209,6 +188,32 @@ class NetworkBaseline(ABC):
     def _fit(self, x: Tensor, y: Tensor, training: Training) -> None:
         """Train on rows of shape (n, ...)."""
 
+    def _fitted(self, name: str) -> nn.Module:
+        """Return the module that `fit` stores under this name."""
+        if not hasattr(self, name):
+            raise NotFittedError(f"this {type(self).__name__} is not fitted yet: call fit first.")
+        module: nn.Module = getattr(self, name)
+        return module
+
+
+class NetworkBaseline(TensorBaseline):
+    """A baseline that trains networks of one architecture.
+
+    Parameters
+    ----------
+    make_network : callable
+        Returns a new network with its initial weights. It is called under the seed of the recipe, so that
+        the first network of every baseline starts from the same weights.
+    """
+
+    def __init__(self, make_network: MakeNetwork) -> None:
+        if isinstance(make_network, nn.Module) or not callable(make_network):
+            raise TypeError(
+                "make_network must be a function that returns a new network, "
+                f"got {type(make_network).__name__}."
+            )
+        self.make_network = make_network
+
     def new_network(self, seed: int) -> nn.Module:
         """Return a network with initial weights of this seed; the global random state does not change."""
         with torch.random.fork_rng(devices=[]):
@@ -218,13 +223,6 @@ class NetworkBaseline(ABC):
     @property
     def _device(self) -> torch.device:
         return next(self._fitted("network_").parameters()).device
-
-    def _fitted(self, name: str) -> nn.Module:
-        """Return the network that `fit` stores under this name."""
-        if not hasattr(self, name):
-            raise NotFittedError(f"this {type(self).__name__} is not fitted yet: call fit first.")
-        network: nn.Module = getattr(self, name)
-        return network
 
 
 class SampledBaseline(NetworkBaseline):
@@ -255,24 +253,17 @@ def outputs_of(
 ) -> Tensor:
     """Return the outputs of a function on x, computed in batches on a device.
 
-    Parameters
-    ----------
-    function : callable
-    x : tensor of shape (n, ...)
-    device : torch.device
-        Where the function is computed.
-    batch_size : int, optional
-        Rows in one pass.
-
-    Returns
-    -------
-    outputs : tensor of shape (n, ...)
-        On the device of x, in float32 or higher precision.
+    They are returned on the device of x, in float32 or higher precision.
     """
     if batch_size is not None and batch_size < 1:
         raise ValueError(f"batch_size must be at least 1, got {batch_size}.")
     outputs = torch.cat([function(rows.to(device)) for rows in x.split(batch_size or BATCH_SIZE)])
     return outputs.to(x.device, torch.promote_types(outputs.dtype, torch.float32))
+
+
+def shuffled_rows(n: int, seed: int) -> Tensor:
+    """Return the row numbers below n in an order that is independent of the training's."""
+    return torch.randperm(n, generator=torch.Generator().manual_seed(derive_seed(seed, -2)))
 
 
 def check_no_criterion(training: Training, name: str) -> None:

@@ -64,12 +64,7 @@ class PlainRegressor(BaselineRegressor):
 class TreeSpreadRegressor(PlainRegressor):
     """Mean and variance over the members of a forest or a bagging model.
 
-    Parameters
-    ----------
-    estimator : scikit-learn forest
-        Any ensemble that stores its members in `estimators_`.
-    random_state : int, RandomState or None
-        Random seed of the fit.
+    Its parameters are those of `PlainRegressor`; the estimator must store its members in `estimators_`.
     """
 
     def posterior(self, X: Any) -> Posterior:
@@ -134,14 +129,7 @@ class DEUPRegressor(BaselineRegressor):
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any, X_validation: Any = None, y_validation: Any = None) -> DEUPRegressor:
-        """Fit the estimator, then the error estimator.
-
-        Parameters
-        ----------
-        X, y : arrays of shape (n, d) and (n,)
-        X_validation, y_validation : arrays of shape (m, d) and (m,)
-            Rows for the error estimator. By default every third training row is held out.
-        """
+        """Fit the estimator, then the error estimator on other rows, by default every third one of X."""
         X, y = np.asarray(X), np.asarray(y)
         if X_validation is None:
             held_out = np.arange(len(X)) % 3 == 2

@@ -23,18 +23,11 @@ NOISE_RATE = 10.0
 
 
 class VariationalLayer(nn.Module):
-    """A linear or convolutional layer with a normal distribution over each weight.
+    """A Linear or Conv2d layer with a normal distribution over each weight.
 
-    In ``train()`` outputs are sampled by local reparametrisation: from the normal distribution that the
-    weights induce, independently for every row and pixel. In ``eval()`` the weights are at their means, or
-    at the sample taken by `draw`, which is the same for all rows.
-
-    Parameters
-    ----------
-    layer : Linear or Conv2d
-        Its weights become the means.
-    initial_std : float
-        Initial standard deviation of every weight.
+    The weights of `layer` become the means. In ``train()`` outputs are sampled by local reparametrisation:
+    from the normal distribution that the weights induce, independently for every row and pixel. In ``eval()``
+    the weights are at their means, or at the sample taken by `draw`, which is the same for all rows.
     """
 
     def __init__(self, layer: nn.Linear | nn.Conv2d, initial_std: float) -> None:
@@ -77,26 +70,16 @@ class VariationalLayer(nn.Module):
 
 
 def convert(net: nn.Module, initial_std: float) -> nn.Module:
-    """Replace the Linear and Conv2d layers of a network by variational ones, in place.
+    """Replace the Linear and Conv2d layers of a network by variational ones, in place, and return it.
 
-    Other weights, such as those of batch norm, stay deterministic. A layer with several names becomes one
-    variational layer.
-
-    Parameters
-    ----------
-    net : Module
-        A single layer is not changed: its replacement is returned.
-    initial_std : float
-        Initial standard deviation of every weight.
-
-    Returns
-    -------
-    net : Module
+    Other weights, such as those of batch norm, stay deterministic. For a single layer, its replacement is
+    returned.
     """
     # Subclasses may use their weights in other ways.
-    layers = [layer for layer in net.modules() if type(layer) in (nn.Linear, nn.Conv2d)]
     converted = {
-        layer: VariationalLayer(cast("nn.Linear | nn.Conv2d", layer), initial_std) for layer in layers
+        layer: VariationalLayer(cast("nn.Linear | nn.Conv2d", layer), initial_std)
+        for layer in net.modules()
+        if type(layer) in (nn.Linear, nn.Conv2d)
     }
     if net in converted:
         return converted[net]

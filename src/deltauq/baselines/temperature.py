@@ -15,9 +15,10 @@ from deltauq.baselines.network import (
     check_class_labels,
     no_new_network,
     outputs_of,
+    shuffled_rows,
 )
 from deltauq.calibration import TemperatureScaler
-from deltauq.nn.training import as_inputs, derive_seed
+from deltauq.nn.training import as_inputs
 
 
 class TemperatureNetwork(SampledBaseline):
@@ -46,13 +47,7 @@ class TemperatureNetwork(SampledBaseline):
     def from_network(cls, net: nn.Module, x: Tensor, y: Tensor) -> Self:
         """Fit the temperature of a trained network on rows that it was not trained on.
 
-        Parameters
-        ----------
-        net : Module
-            Set to evaluation mode.
-        x : tensor of shape (n, ...)
-            Network inputs.
-        y : int tensor of shape (n,)
+        The network is set to evaluation mode. Its inputs x have shape (n, ...), the classes y shape (n,).
         """
         scaled = cls(no_new_network)
         scaled._scale(net, x, y)
@@ -64,7 +59,7 @@ class TemperatureNetwork(SampledBaseline):
         if n_held_out >= len(x):
             raise ValueError(f"held_out={self.held_out} leaves none of {len(x)} rows to train on.")
         seed = training.recipe.seed
-        shuffled = torch.randperm(len(x), generator=torch.Generator().manual_seed(derive_seed(seed, -2)))
+        shuffled = shuffled_rows(len(x), seed)
         held_out, kept = shuffled[:n_held_out], shuffled[n_held_out:]
         net = self.new_network(seed)
         training.run(net, x[kept], y[kept])
