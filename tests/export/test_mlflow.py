@@ -1,4 +1,4 @@
-"""MLflow loads and serves what `export_mlflow` wrote, through the loader module and without a pickle."""
+"""MLflow loads and serves the folders of `export_mlflow`, without unpickling."""
 
 import json
 import re
@@ -52,17 +52,17 @@ def folder(model, pyfunc, tmp_path_factory):
     return export_mlflow(model, tmp_path_factory.mktemp("mlflow") / "model")
 
 
-def test_mlflow_loads_it(folder, model, frame, pyfunc):
+def test_load(folder, model, frame, pyfunc):
     loaded = pyfunc.load_model(str(folder))
     pd.testing.assert_frame_equal(loaded.predict(frame), model.predict(frame))
     assert loaded.metadata.metadata == {"target": "price", "task": "regression", "coverage": 0.9}
 
 
-def test_mlflow_serves_it(folder, model, frame, pyfunc):
+def test_serve(folder, model, frame, pyfunc):
     from mlflow.pyfunc import scoring_server
 
     loaded = pyfunc.load_model(str(folder))
-    # As a client writes it: dates as text, gaps as null.
+    # As sent by a client: dates as text, missing values as null.
     request = json.dumps({"dataframe_split": json.loads(frame.to_json(orient="split", date_format="iso"))})
     answer = scoring_server.invocations(request, "application/json", loaded, None)
     assert answer.status == 200, answer.response
@@ -72,21 +72,21 @@ def test_mlflow_serves_it(folder, model, frame, pyfunc):
     assert found["risk"].tolist() == expected["risk"].tolist()
 
 
-def test_there_is_no_pickle_in_it(folder):
+def test_no_pickle(folder):
     names = {path.name for path in folder.rglob("*") if path.is_file()}
     assert {"MLmodel", "metadata.json", "model.skops"} <= names
     assert not [name for name in names if name.endswith((".pkl", ".pickle", ".joblib"))]
     assert "loader_module: deltauq.export.mlflow" in (folder / "MLmodel").read_text()
 
 
-def test_an_altered_model_is_refused(folder, pyfunc, tmp_path):
+def test_altered_model_raises(folder, pyfunc, tmp_path):
     copy = shutil.copytree(folder, tmp_path / "copy")
     (copy / "data" / "model" / "model.skops").write_bytes(b"\x80\x04.")
     with pytest.raises(ModelFolderError, match="was altered"):
         pyfunc.load_model(str(copy))
 
 
-def test_what_cannot_be_exported(model, folder, pyfunc, tmp_path):
+def test_invalid_input(model, folder, pyfunc, tmp_path):
     with pytest.raises(FileExistsError, match="name a new folder"):
         export_mlflow(model, folder)
     with pytest.raises(TypeError, match="takes a table model, got dict"):
@@ -94,7 +94,7 @@ def test_what_cannot_be_exported(model, folder, pyfunc, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_missing_package_gets_one_line(model, tmp_path, monkeypatch):
+def test_missing_package(model, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "mlflow.pyfunc", None)
     with pytest.raises(
         ImportError, match=re.escape(f"MLflow models need mlflow: {install_command('mlflow')}.")

@@ -1,10 +1,10 @@
-"""Models that leave the process: written and read without ever running code from a file."""
+"""Export to ONNX and MLflow, and loading of saved models; no code from a file is run."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from deltauq.export.files import load
+from deltauq.export.loading import load
 from deltauq.utils.lazy import attach
 
 if TYPE_CHECKING:

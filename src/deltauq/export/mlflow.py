@@ -1,4 +1,4 @@
-"""Table models as MLflow models: MLflow loads them through this module, and nothing is unpickled."""
+"""Table models as MLflow models, which MLflow loads through this module."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class PyFunc:
-    """A table model as MLflow calls it.
+    """A table model with the interface of MLflow.
 
     Parameters
     ----------
@@ -30,20 +30,21 @@ class PyFunc:
         self.model = model
 
     def predict(self, model_input: pd.DataFrame) -> pd.DataFrame:
-        """Return the predictions of a table of n rows, as `TableModel.predict` gives them."""
+        """Return the predictions of `TableModel.predict` for a table of n rows."""
         return self.model.predict(model_input)
 
 
 def export_mlflow(model: TableModel, path: str | PathLike[str]) -> Path:
     """Write a table model to a folder that MLflow loads, serves and registers.
 
-    It holds the model folder and the name of this module, by which MLflow reads it: what serves it needs
-    deltauq. Columns are checked by the model itself, and not by a signature, which would refuse flags and
-    dates in writing that the model reads.
+    It contains the model folder and the name of this module, which MLflow imports: deltauq must be installed
+    where the model is served. There is no signature: it would reject flags and dates as text, which the model
+    reads, and the model checks its columns itself.
 
     Parameters
     ----------
     model : TableModel
+        A fitted table model.
     path : path
         A folder that does not exist yet.
 
@@ -70,10 +71,10 @@ def export_mlflow(model: TableModel, path: str | PathLike[str]) -> Path:
 
 
 def require_pyfunc() -> ModuleType:
-    """Return mlflow.pyfunc, or say in one line what to install."""
+    """Return mlflow.pyfunc, or raise an error that says what to install."""
     try:
         with warnings.catch_warnings():
-            # Of type hints of its own.
+            # MLflow warns of its own type hints on import.
             warnings.simplefilter("ignore")
             return import_module("mlflow.pyfunc")
     except ImportError as error:
@@ -81,5 +82,5 @@ def require_pyfunc() -> ModuleType:
 
 
 def _load_pyfunc(path: str) -> PyFunc:
-    """Return the model of a folder that `export_mlflow` wrote; MLflow calls this."""
+    """Load the model folder written by `export_mlflow`; called by MLflow."""
     return PyFunc(load(path))

@@ -1,8 +1,14 @@
-"""The K-anchor predictor as an ONNX file: anchors inside, mean and standard deviation out."""
+"""`export_onnx`: a model with its anchors as an ONNX file that returns mean and standard deviation."""
 
 from __future__ import annotations
 
 import json
+import logging
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -11,24 +17,25 @@ import numpy as np
 
 from deltauq._version import __version__
 from deltauq.estimators import AnchoredClassifier, AnchoredRegressor
-from deltauq.export.onnx_graph import Graph, require_onnx
-from deltauq.export.onnx_trees import add_posterior, check_exportable
+from deltauq.export.onnx_graph import EXTRA, OPSET, ROWS, Graph, add_posterior, check_exportable, require_onnx
 from deltauq.tables import TableModel
 from deltauq.utils.filesystem import atomic_write
+from deltauq.utils.install import install_command
 
 
 def export_onnx(model: Any, path: str | PathLike[str], *, link: str | None = None) -> Path:
-    """Write a model to a file that ONNX runtimes read, in any language and without Python.
+    """Write a model to an ONNX file, which can be used from many languages without Python.
 
-    The file holds the anchors, which are rows of the training data unless they were drawn otherwise.
+    The file contains the anchors, which by default are rows of the training data.
 
     Parameters
     ----------
     model : TableModel, AnchoredRegressor, AnchoredClassifier or deltauq.nn.Anchored
-        Fitted; of the first three, those over trees and forests.
+        A fitted model. The first three are supported with trees and forests only.
     path : path
+        The file to write.
     link : {"sigmoid", "softmax"}, optional
-        Of a network: mean and std are those of probabilities.
+        For networks: mean and std are those of probabilities.
 
     Returns
     -------
@@ -38,79 +45,139 @@ def export_onnx(model: Any, path: str | PathLike[str], *, link: str | None = Non
     -----
     Inputs and outputs, all with n rows:
 
-    - of a table model, one input for each column, of shape (n, 1): words as strings, with "" for a missing
-      one; everything else as doubles, with NaN for a missing one, dates in days from the origin that stands
-      in the file's metadata. Outputs are `prediction`, `std`, `lower` and `upper`, of a date in days from
-      the metadata's own `origin`; or `prediction` (as text), `probability` and `std`. Where a column has
-      such a name, the output's ends in an underscore. Risk and sets are not in it.
-    - of an anchored estimator, `X`, doubles of shape (n, d); outputs are `mean` and `std`, as `predict` or
-      `predict_proba` returns them.
-    - of a network, `x`, as the network takes it; outputs are `mean` and `std`.
+    - Table model: one input per column, of shape (n, 1). Categories are strings, "" for a missing value.
+      All other columns are doubles, NaN for a missing value; dates are days from the column's origin in the
+      metadata of the file. Outputs are `prediction`, `std`, `lower` and `upper` (of a date: in days from
+      `origin` in the metadata), or `prediction` (as text), `probability` and `std`. An underscore is appended
+      to the name of an output that is the name of a column. Risk and prediction sets are not exported.
+    - Anchored estimator: `X`, doubles of shape (n, d). Outputs are `mean` and `std`, as returned by `predict`
+      or `predict_proba`.
+    - Network: `x`, the input of the network. Outputs are `mean` and `std`.
 
-    With doubles every row meets the leaves that it meets in scikit-learn. Rows that were rounded to single
-    precision on the way may not: trees split between differences that rounding alone sets apart.
+    With doubles, every row reaches the same leaves as in scikit-learn. Rows that were rounded to single
+    precision may not: trees also split between differences that are due to rounding.
 
-    All pairs of rows and anchors are in memory at once: give some thousand rows at a time.
+    All pairs of rows and anchors are in memory at once: pass some thousand rows at a time.
     """
     path = Path(path)
     require_onnx()
-    if link is not None and not hasattr(model, "site"):
-        raise ValueError("link is for networks: other models return targets or probabilities as they are.")
+    if link is not None and not _is_network(model):
+        raise ValueError("link is for networks: other models return targets or probabilities.")
     if isinstance(model, TableModel):
-        proto = _of_table(model)
+        proto = _export_table_model(model)
     elif isinstance(model, (AnchoredRegressor, AnchoredClassifier)):
-        proto = _of_estimator(model)
+        proto = _export_estimator(model)
+    elif _is_network(model):
+        proto = _export_network(model, link)
     else:
-        proto = _of_network(model, link)
+        raise TypeError(
+            "ONNX export takes a table model, an anchored estimator or an anchored network, "
+            f"got {type(model).__name__}."
+        )
     with atomic_write(path) as part:
         part.write_bytes(proto.SerializeToString())
     return path
 
 
-def _of_table(model: TableModel) -> Any:
+def _is_network(model: Any) -> bool:
+    if "torch" not in sys.modules:
+        return False
+    from deltauq.nn import Anchored
+
+    return isinstance(model, Anchored)
+
+
+def _export_table_model(model: TableModel) -> Any:
     from deltauq.export.onnx_tables import add_table_model
 
     check_exportable(model.fitted.model)
     graph = Graph()
     add_table_model(graph, model)
-    about = {
+    columns = [{"name": c.name, "kind": c.kind, "origin": c.origin} for c in model.schema.columns]
+    metadata = {
         "target": model.target,
         "task": model.task,
         "coverage": f"{model.coverage:g}",
-        "columns": json.dumps(
-            [{"name": c.name, "kind": c.kind, "origin": c.origin} for c in model.schema.columns]
-        ),
+        "columns": json.dumps(columns),
         "classes": json.dumps(model.classes),
     }
     if model.origin:
-        about["origin"] = model.origin
-    return graph.model({**about, **_about(len(model.fitted.model.anchors_))})
+        metadata["origin"] = model.origin
+    return graph.model({**metadata, **_common_metadata(model.fitted.model.anchors_)})
 
 
-def _of_estimator(model: AnchoredRegressor | AnchoredClassifier) -> Any:
+def _export_estimator(model: AnchoredRegressor | AnchoredClassifier) -> Any:
     check_exportable(model)
     graph = Graph()
     mean, std = add_posterior(graph, model, graph.input("X", np.float64, model.n_features_in_))
     delta, scale = (np.asarray(value, dtype=np.float64) for value in (model.delta_, model.scale_))
     std = graph.node("Mul", graph.node("Add", std, graph.constant(delta)), graph.constant(scale))
     shape = (len(model.classes_),) if isinstance(model, AnchoredClassifier) else ()
-    flat = graph.constant([-1, *shape])
-    graph.output("mean", graph.node("Reshape", mean, flat), np.float64, *shape)
-    graph.output("std", graph.node("Reshape", std, flat), np.float64, *shape)
+    for name, tensor in (("mean", mean), ("std", std)):
+        flat = graph.node("Reshape", tensor, graph.constant([-1, *shape]))
+        graph.output(name, flat, np.float64, *shape)
     classes = np.asarray(getattr(model, "classes_", ())).tolist()
-    return graph.model({"classes": json.dumps(classes, default=str), **_about(len(model.anchors_))})
+    return graph.model({"classes": json.dumps(classes, default=str), **_common_metadata(model.anchors_)})
 
 
-def _of_network(model: Any, link: str | None) -> Any:
-    if not hasattr(model, "site"):
-        raise TypeError(
-            "ONNX export takes a table model, an anchored estimator or an anchored network, "
-            f"got {type(model).__name__}."
-        )
-    from deltauq.export.onnx_networks import network_graph
+def _export_network(net: Any, link: str | None) -> Any:
+    """Return the ONNX model of a network, made by PyTorch's exporter."""
+    from deltauq.nn import evaluating
 
-    return network_graph(model, link, {"link": link or "", **_about(len(model.anchors))})
+    try:
+        import_module("onnxscript")
+    except ImportError as error:
+        raise ImportError(f"ONNX files of networks need onnxscript: {install_command(EXTRA)}.") from error
+    import torch
+
+    from deltauq.nn import AnchorPredictor
+
+    device = net.anchors.device
+    try:
+        with evaluating(net), _quiet_exporter():
+            program = torch.onnx.export(
+                AnchorPredictor(net.cpu(), link),
+                (net.anchors[:2].clone(),),  # a copy: the exporter identifies tensors by their memory
+                input_names=["#x"],
+                output_names=["#mean", "#std"],
+                dynamic_shapes={"x": {0: torch.export.Dim(ROWS)}},
+                opset_version=OPSET,
+                dynamo=True,
+                verbose=False,
+            )
+    finally:
+        net.to(device)
+    assert program is not None
+    model = program.model_proto
+    _rename_tensors(model.graph, ("x", "mean", "std"))
+    metadata = {"link": link or "", **_common_metadata(net.anchors)}
+    import_module("onnx").helper.set_model_props(model, metadata)
+    return model
 
 
-def _about(n_anchors: int) -> dict[str, str]:
-    return {"deltauq": __version__, "n_anchors": str(n_anchors)}
+@contextmanager
+def _quiet_exporter() -> Iterator[None]:
+    """Hide the exporter's messages about its own internals and about packages that are not installed."""
+    logger = logging.getLogger("torch.onnx")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)
+
+
+def _rename_tensors(graph: Any, names: tuple[str, ...]) -> None:
+    """Remove "#" from these names, and rename inner tensors to which the exporter has given them."""
+    new = {name: f"inner {name}" for name in names} | {f"#{name}": name for name in names}
+    for node in graph.node:
+        for tensors in (node.input, node.output):
+            tensors[:] = [new.get(name, name) for name in tensors]
+    for value in (*graph.input, *graph.output, *graph.value_info, *graph.initializer):
+        value.name = new.get(value.name, value.name)
+
+
+def _common_metadata(anchors: Any) -> dict[str, str]:
+    return {"deltauq": __version__, "n_anchors": str(len(anchors))}

@@ -1,4 +1,4 @@
-"""ONNX graphs, put together a node at a time."""
+"""ONNX graphs: a builder, and trees and forests under K anchors."""
 
 from __future__ import annotations
 
@@ -7,18 +7,22 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
+from sklearn.base import is_classifier
 
+from deltauq.estimators import AnchoredClassifier, AnchoredRegressor
+from deltauq.estimators.base_estimators import packable
+from deltauq.utils.errors import InputError
 from deltauq.utils.install import install_command
 
 EXTRA = "export"
 OPSET, ML_OPSET, IR_VERSION = 18, 3, 9
-"""Versions that runtimes of 2023 and later read; the last two are of the trees, and of the file itself."""
+"""Versions of the operators, of those for trees, and of the file; supported by runtimes since 2023."""
 ML = "ai.onnx.ml"
 ROWS = "n"
 
 
 def require_onnx() -> ModuleType:
-    """Return onnx, or say in one line what to install."""
+    """Return onnx, or raise an error that says what to install."""
     try:
         return import_module("onnx")
     except ImportError as error:
@@ -26,7 +30,7 @@ def require_onnx() -> ModuleType:
 
 
 class Graph:
-    """A graph that grows: constants, inputs and nodes go in, and the names of tensors come out."""
+    """Builds a graph: constants, inputs and nodes are added, and the names of their tensors returned."""
 
     def __init__(self) -> None:
         self._onnx = require_onnx()
@@ -34,40 +38,39 @@ class Graph:
         self._constants: list[Any] = []
         self._inputs: list[Any] = []
         self._outputs: list[Any] = []
-        self._names = 0
+        self._n_names = 0
 
     def cast(self, tensor: str, dtype: Any) -> str:
-        """Add a conversion to another dtype and return its name."""
+        """Add a conversion to another dtype."""
         return self.node("Cast", tensor, to=self._kind(dtype))
 
     def input(self, name: str, dtype: Any, *shape: int) -> str:
-        """Add an input of shape (n, *shape) and return its name."""
+        """Add an input of shape (n, *shape)."""
         self._inputs.append(self._value(name, dtype, shape))
         return name
 
     def output(self, name: str, tensor: str, dtype: Any, *shape: int) -> None:
-        """Call a tensor of shape (n, *shape) an output; underscores tell it from an input of that name."""
-        while any(name == given.name for given in self._inputs):
+        """Add an output of shape (n, *shape); underscores are appended to the name of an input."""
+        while any(name == value.name for value in self._inputs):
             name += "_"
         self._nodes.append(self._onnx.helper.make_node("Identity", [tensor], [name]))
         self._outputs.append(self._value(name, dtype, shape))
 
     def constant(self, value: Any) -> str:
-        """Add an array, whose dtype is kept, and return its name."""
+        """Add an array, with its dtype."""
         name = self._new_name()
         self._constants.append(self._onnx.numpy_helper.from_array(np.asarray(value), name))
         return name
 
     def node(self, operator: str, *inputs: str, domain: str = "", **attributes: Any) -> str:
-        """Add an operation with one output and return its name."""
+        """Add an operation with one output."""
         name = self._new_name()
-        self._nodes.append(
-            self._onnx.helper.make_node(operator, list(inputs), [name], domain=domain, **attributes)
-        )
+        make = self._onnx.helper.make_node
+        self._nodes.append(make(operator, list(inputs), [name], domain=domain, **attributes))
         return name
 
-    def model(self, about: dict[str, str]) -> Any:
-        """Return the model, checked, with a few words about it."""
+    def model(self, metadata: dict[str, str]) -> Any:
+        """Return the checked model."""
         helper = self._onnx.helper
         graph = helper.make_graph(
             self._nodes, "deltauq", self._inputs, self._outputs, initializer=self._constants
@@ -78,14 +81,14 @@ class Graph:
             producer_name="deltauq",
             opset_imports=[helper.make_opsetid("", OPSET), helper.make_opsetid(ML, ML_OPSET)],
         )
-        helper.set_model_props(model, about)
+        helper.set_model_props(model, metadata)
         self._onnx.checker.check_model(model)
         return model
 
     def _new_name(self) -> str:
-        # With a sign that no column of a table begins with by chance.
-        self._names += 1
-        return f"#{self._names}"
+        # Names of columns rarely begin with "#".
+        self._n_names += 1
+        return f"#{self._n_names}"
 
     def _value(self, name: str, dtype: Any, shape: tuple[int, ...]) -> Any:
         return self._onnx.helper.make_tensor_value_info(name, self._kind(dtype), [ROWS, *shape])
@@ -94,3 +97,117 @@ class Graph:
         if dtype is str:
             return int(self._onnx.TensorProto.STRING)
         return int(self._onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
+
+
+def check_exportable(model: AnchoredRegressor | AnchoredClassifier) -> None:
+    """Raise an error unless the base models are trees or forests of one target."""
+    for base in (model.estimator_, getattr(model, "center_", model.estimator_)):
+        if not packable(base):
+            raise InputError(
+                "ONNX export takes trees and forests of scikit-learn, and networks of deltauq.nn, "
+                f"got {type(base).__name__}."
+            )
+        if base.n_outputs_ != 1:
+            raise InputError(f"ONNX export takes one target, got {base.n_outputs_}.")
+
+
+def add_posterior(graph: Graph, model: AnchoredRegressor | AnchoredClassifier, X: str) -> tuple[str, str]:
+    """Add mean and standard deviation over the stored anchors.
+
+    Differences from anchors are computed in doubles and then rounded to single precision, as in scikit-learn,
+    so that every row reaches the same leaves.
+
+    Parameters
+    ----------
+    graph : Graph
+    model : AnchoredRegressor or AnchoredClassifier
+        Fitted, of trees.
+    X : str
+        Tensor of shape (n, d), of doubles.
+
+    Returns
+    -------
+    mean, std : str
+        Tensors of shape (n, o), of doubles.
+    """
+    blocks = model.encoding_.tuples(model.anchors_)
+    offset = model.encoding_.offset(*blocks)
+    k, d = offset.shape
+    anchors = graph.constant(np.hstack(blocks)[None].astype(np.float32))
+    deltas = graph.node("Sub", graph.node("Unsqueeze", X, graph.constant([1])), graph.constant(offset[None]))
+    deltas = graph.cast(deltas, np.float32)
+    rows = graph.node("Shape", X, start=0, end=1)
+    shape = graph.node("Concat", rows, graph.constant([k, len(blocks) * d]), axis=0)
+    tuples = graph.node("Concat", graph.node("Expand", anchors, shape), deltas, axis=2)
+    pairs = graph.node("Reshape", tuples, graph.constant([-1, model.encoding_.width * d]))
+    outputs, width = add_trees(graph, model.estimator_, pairs)
+    by_anchor = graph.node("Reshape", outputs, graph.constant([-1, k, width]))
+    mean = graph.node("ReduceMean", by_anchor, graph.constant([1]), keepdims=1)
+    deviations = graph.node("Sub", by_anchor, mean)
+    variance = graph.node(
+        "ReduceMean", graph.node("Mul", deviations, deviations), graph.constant([1]), keepdims=0
+    )
+    std = graph.node("Sqrt", variance)
+    if hasattr(model, "center_"):
+        return add_trees(graph, model.center_, graph.cast(X, np.float32))[0], std
+    return graph.node("Squeeze", mean, graph.constant([1])), std
+
+
+def add_trees(graph: Graph, estimator: Any, X: str) -> tuple[str, int]:
+    """Add the prediction of a tree or forest, or its probabilities.
+
+    Parameters
+    ----------
+    graph : Graph
+    estimator : fitted tree or forest
+    X : str
+        Tensor of shape (m, c), of single precision.
+
+    Returns
+    -------
+    outputs : str
+        Tensor of shape (m, o), of doubles.
+    width : int
+        o.
+    """
+    trees = getattr(estimator, "estimators_", [estimator])
+    width = int(estimator.n_classes_) if is_classifier(estimator) else 1
+    parts = [_tree_parts(tree.tree_, number, width, len(trees)) for number, tree in enumerate(trees)]
+    lists = {name: np.concatenate([part[name] for part in parts]).tolist() for name in parts[0]}
+    outputs = graph.node(
+        "TreeEnsembleRegressor",
+        X,
+        domain=ML,
+        n_targets=width,
+        aggregate_function="SUM",
+        post_transform="NONE",
+        **lists,
+    )
+    return graph.cast(outputs, np.float64), width
+
+
+def _tree_parts(tree: Any, number: int, width: int, n_trees: int) -> dict[str, np.ndarray]:
+    """Return one tree as the attributes of its ONNX operator."""
+    nodes = np.arange(tree.node_count)
+    is_leaf = tree.children_left < 0
+    leaves = nodes[is_leaf]
+    return {
+        "nodes_treeids": np.full(len(nodes), number),
+        "nodes_nodeids": nodes,
+        "nodes_featureids": np.where(is_leaf, 0, tree.feature),
+        "nodes_values": np.where(is_leaf, 0.0, _rounded_down(tree.threshold)),
+        "nodes_modes": np.where(is_leaf, "LEAF", "BRANCH_LEQ"),
+        "nodes_missing_value_tracks_true": np.where(is_leaf, 0, tree.missing_go_to_left),
+        "nodes_truenodeids": np.where(is_leaf, 0, tree.children_left),
+        "nodes_falsenodeids": np.where(is_leaf, 0, tree.children_right),
+        "target_treeids": np.full(len(leaves) * width, number),
+        "target_nodeids": np.repeat(leaves, width),
+        "target_ids": np.tile(np.arange(width), len(leaves)),
+        "target_weights": tree.value[leaves, 0, :width].reshape(-1) / n_trees,
+    }
+
+
+def _rounded_down(thresholds: np.ndarray) -> np.ndarray:
+    """Return the largest single-precision numbers not above the thresholds; they split inputs equally."""
+    near = thresholds.astype(np.float32)
+    return np.where(near > thresholds, np.nextafter(near, np.float32(-np.inf)), near)

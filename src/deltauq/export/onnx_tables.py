@@ -1,4 +1,4 @@
-"""A table model as an ONNX graph: from the columns of the table to predictions."""
+"""Table models as ONNX graphs, from the columns of the table to predictions."""
 
 from __future__ import annotations
 
@@ -8,21 +8,17 @@ from typing import Any
 import numpy as np
 
 from deltauq.calibration import conformal_quantile
-from deltauq.export.onnx_graph import ML, Graph
-from deltauq.export.onnx_trees import add_posterior
+from deltauq.export.onnx_graph import ML, Graph, add_posterior
 from deltauq.tables.errors import require_pandas
 from deltauq.tables.model import TableModel, error_std
 from deltauq.tables.schema import REGRESSION
 
-UNKNOWN = "\0"
-"""A word that no table has: NUL bytes are refused."""
+UNSEEN = "\0"
+"""An unseen category: tables with NUL bytes raise an error."""
 
 
 def add_table_model(graph: Graph, model: TableModel) -> None:
-    """Add inputs, one for each column, and outputs.
-
-    Inputs have the shape (n, 1): words as strings, "" for a missing one; all others as doubles, NaN for a
-    missing one, dates in days from the origin that the schema has, spans in days.
+    """Add inputs, one per column, and outputs; see `export_onnx`.
 
     Parameters
     ----------
@@ -30,26 +26,30 @@ def add_table_model(graph: Graph, model: TableModel) -> None:
     model : TableModel
         Of trees.
     """
-    X = graph.node("Concat", *_add_numbers(graph, model), *_add_words(graph, model), axis=1)
+    X = graph.node("Concat", *_add_numbers(graph, model), *_add_categories(graph, model), axis=1)
     mean, std = add_posterior(graph, model.fitted.model, X)
     if model.task == REGRESSION:
-        _add_intervals(graph, model, mean, std)
+        _add_regression_outputs(graph, model, mean, std)
     else:
-        _add_classes(graph, model, mean, std)
+        names = graph.constant(np.array([str(name) for name in model.fitted.model.classes_], dtype=object))
+        best = graph.node("ArgMax", mean, axis=1, keepdims=0)
+        graph.output("prediction", graph.node("Gather", names, best, axis=0), str)
+        graph.output("probability", mean, np.float64, len(model.classes))
+        graph.output("std", std, np.float64, len(model.classes))
 
 
 def _add_numbers(graph: Graph, model: TableModel) -> list[str]:
-    """Fill gaps, and scale where the model does."""
+    """Add the imputation of missing values, and the scaling if the model has one."""
     names = model.schema.number_names
     if not names:
         return []
     inputs = [graph.input(name, np.float64, 1) for name in names]
     steps = model.fitted.columns.transformers_[0][1].named_steps
     X = graph.node("Concat", *inputs, axis=1)
-    # What stands for a gap is seen best where everything is one.
-    gaps = _frame(names, np.full((1, len(names)), np.nan))
-    filling = np.asarray(steps["simpleimputer"].transform(gaps), dtype=np.float64)
-    X = graph.node("Where", graph.node("IsNaN", X), graph.constant(filling), X)
+    # The imputed values are what a row of missing values becomes.
+    missing = _frame(names, np.full((1, len(names)), np.nan))
+    imputed = np.asarray(steps["simpleimputer"].transform(missing), dtype=np.float64)
+    X = graph.node("Where", graph.node("IsNaN", X), graph.constant(imputed), X)
     if (scaler := steps.get("standardscaler")) is not None:
         X = graph.node("Sub", X, graph.constant(scaler.mean_[None]))
         X = graph.node("Div", X, graph.constant(scaler.scale_[None]))
@@ -58,71 +58,61 @@ def _add_numbers(graph: Graph, model: TableModel) -> list[str]:
     return [X]
 
 
-def _add_words(graph: Graph, model: TableModel) -> list[str]:
-    """Look up, for each column of words, the numbers that a word becomes."""
+def _add_categories(graph: Graph, model: TableModel) -> list[str]:
+    """Add, for each column of categories, the table of their encodings."""
     names = model.schema.category_names
     if not names:
         return []
-    encoder = next(step for _, step, taken in model.fitted.columns.transformers_ if list(taken) == names)
-    found = []
+    encoder = next(step for _, step, columns in model.fitted.columns.transformers_ if list(columns) == names)
+    tensors = []
     for k, name in enumerate(names):
-        words = [str(word) for word in encoder.categories_[k]]
-        numbers = _lookup(encoder, names, k, [*words, UNKNOWN])
+        categories = [str(category) for category in encoder.categories_[k]]
         index = graph.node(
             "LabelEncoder",
             graph.input(name, str, 1),
             domain=ML,
-            keys_strings=words,
-            values_int64s=list(range(len(words))),
-            default_int64=len(words),
+            keys_strings=categories,
+            values_int64s=list(range(len(categories))),
+            default_int64=len(categories),
         )
         flat = graph.node("Reshape", index, graph.constant([-1]))
-        found.append(graph.node("Gather", graph.constant(numbers), flat, axis=0))
-    return found
+        encodings = graph.constant(_encode(encoder, names, k, [*categories, UNSEEN]))
+        tensors.append(graph.node("Gather", encodings, flat, axis=0))
+    return tensors
 
 
-def _lookup(encoder: Any, names: list[str], k: int, words: list[str]) -> np.ndarray:
-    """Return what words of the k-th column become, of shape (number of words, width)."""
-    others = [categories[0] for categories in encoder.categories_]
-    rows = np.array([[*others[:k], word, *others[k + 1 :]] for word in words], dtype=object)
+def _encode(encoder: Any, names: list[str], k: int, categories: list[str]) -> np.ndarray:
+    """Return the encodings of categories of the k-th column, of shape (number of categories, width)."""
+    first = [known[0] for known in encoder.categories_]
+    rows = np.array([[*first[:k], category, *first[k + 1 :]] for category in categories], dtype=object)
     infrequent = getattr(encoder, "infrequent_categories_", [None] * len(names))
     widths = [
-        len(categories) - (0 if rare is None else len(rare) - 1)
-        for categories, rare in zip(encoder.categories_, infrequent, strict=True)
+        len(known) - (0 if rare is None else len(rare) - 1)
+        for known, rare in zip(encoder.categories_, infrequent, strict=True)
     ]
     with warnings.catch_warnings():
-        # Of the word that no table has.
-        warnings.simplefilter("ignore")
+        warnings.filterwarnings("ignore", "Found unknown categories", UserWarning)
         encoded = encoder.transform(_frame(names, rows))
     start = sum(widths[:k])
     return np.asarray(encoded[:, start : start + widths[k]], dtype=np.float64)
 
 
-def _add_intervals(graph: Graph, model: TableModel, mean: str, std: str) -> None:
+def _add_regression_outputs(graph: Graph, model: TableModel, mean: str, std: str) -> None:
     """Add prediction, std, lower and upper, in the units of the target."""
+
+    def number(value: Any) -> str:
+        return graph.constant(np.float64(value))
+
     flat = graph.constant([-1])
     mean, std = graph.node("Reshape", mean, flat), graph.node("Reshape", std, flat)
-    unit = graph.constant(np.float64(model.unit))
-    prediction = graph.node("Add", graph.node("Mul", mean, unit), graph.constant(np.float64(model.center)))
-    width = graph.node("Mul", graph.node("Add", std, graph.constant(np.float64(model.delta))), unit)
-    half = graph.node(
-        "Mul", width, graph.constant(np.float64(conformal_quantile(model.fitted.scores, model.coverage)))
-    )
-    error = error_std(model.fitted.scores, np.ones(()))
+    prediction = graph.node("Add", graph.node("Mul", mean, number(model.unit)), number(model.center))
+    width = graph.node("Mul", graph.node("Add", std, number(model.delta)), number(model.unit))
+    half = graph.node("Mul", width, number(conformal_quantile(model.fitted.scores, model.coverage)))
+    error = graph.constant(error_std(model.fitted.scores, np.ones(())))
     graph.output("prediction", prediction, np.float64)
-    graph.output("std", graph.node("Mul", width, graph.constant(error)), np.float64)
+    graph.output("std", graph.node("Mul", width, error), np.float64)
     graph.output("lower", graph.node("Sub", prediction, half), np.float64)
     graph.output("upper", graph.node("Add", prediction, half), np.float64)
-
-
-def _add_classes(graph: Graph, model: TableModel, mean: str, std: str) -> None:
-    """Add prediction, as text, and the probabilities of all classes with their spread."""
-    n_classes = len(model.classes)
-    names = graph.constant(np.array([str(name) for name in model.fitted.model.classes_], dtype=object))
-    best = graph.node("ArgMax", mean, axis=1, keepdims=0)
-    graph.output("prediction", graph.node("Gather", names, best, axis=0), str)
-    graph.output("probability", mean, np.float64, n_classes)
-    graph.output("std", std, np.float64, n_classes)
 
 
 def _frame(names: list[str], rows: np.ndarray) -> Any:

@@ -1,4 +1,4 @@
-"""Reads what was saved, whatever kind of model it is."""
+"""Loads a saved model of any kind."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from deltauq.utils.errors import InputError
 
 
 def load(path: str | PathLike[str], map_location: Any = "cpu", trust: Iterable[str] = ()) -> Any:
-    """Return the model that a file or folder holds.
+    """Return the model stored in a file or folder.
 
-    Nothing is unpickled, and hashes are checked before anything is built.
+    Nothing is unpickled, and hashes are checked before any object is created.
 
     Parameters
     ----------
     path : path
-        A folder that `deltauq.tables.TableModel.save` or ``deltauq fit`` wrote; or a safetensors file that
-        `deltauq.nn.Anchored.save` wrote, whatever its name, of one of this library's networks. A network of
-        your own is read into a constructed one: ``net.load(path)``.
+        A model folder written by `deltauq.tables.TableModel.save` or ``deltauq fit``, or a safetensors file
+        written by `deltauq.nn.Anchored.save` of one of this library's networks. A network of your own is
+        loaded by its method: ``net.load(path)``.
     map_location : device, default="cpu"
-        Where a network is put.
+        Device of a network.
     trust : iterable of str
-        Full names of further types that a folder may hold; see `deltauq.tables.load`.
+        Full names of further types that a folder may contain; see `deltauq.tables.load`.
 
     Returns
     -------
@@ -38,14 +38,14 @@ def load(path: str | PathLike[str], map_location: Any = "cpu", trust: Iterable[s
     if not path.is_file():
         raise FileNotFoundError(f"there is no file {path}.")
     if not _is_safetensors(path):
-        raise InputError(f"{path} is not a safetensors file, which is what networks are saved as.")
+        raise InputError(f"{path} is not a safetensors file, the format of saved networks.")
     from deltauq.nn import load as load_network
 
     return load_network(path, map_location)
 
 
 def _is_safetensors(path: Path) -> bool:
-    """Whether a file begins as safetensors do: the length of a header that fits into it, and its brace."""
+    """Return whether a file begins with the length of a header that fits into it, and its brace."""
     with path.open("rb") as file:
         start = file.read(9)
     length = int.from_bytes(start[:8], "little")

@@ -1,4 +1,4 @@
-"""`deltauq.load` reads folders of tables as it reads files of networks."""
+"""`deltauq.load` with model folders; networks are tested in tests/nn."""
 
 import pandas as pd
 import pytest
@@ -7,7 +7,7 @@ import deltauq
 from deltauq.tables import ModelFolderError, fit
 
 
-def test_a_folder_comes_back(table, tmp_path):
+def test_model_folder(table, tmp_path):
     X, y = table
     frame = pd.DataFrame(X, columns=list("abcd")).assign(y=y)
     model = fit(frame, "y", model="tree")
@@ -15,7 +15,7 @@ def test_a_folder_comes_back(table, tmp_path):
     pd.testing.assert_frame_equal(deltauq.load(tmp_path / "model").predict(frame), model.predict(frame))
 
 
-def test_what_is_neither_file_nor_model_folder_gets_one_sentence(tmp_path):
+def test_neither_file_nor_model_folder(tmp_path):
     with pytest.raises(ModelFolderError, match="is no model folder"):
         deltauq.load(tmp_path)
     with pytest.raises(FileNotFoundError, match="there is no file"):
