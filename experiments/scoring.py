@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import logsumexp, softmax
 
-from deltauq.calibration import SpreadScaler, TemperatureScaler, scale_logits
+from deltauq.calibration import TemperatureScaler, scale_logits
 from deltauq.core import Posterior, StreamingPosterior
 from deltauq.metrics import accuracy, aupr, auroc, ece, entropy, fpr95
+from experiments.spread_scaler import SpreadScaler
 
 
 @dataclass(frozen=True, eq=False)

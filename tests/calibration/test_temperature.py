@@ -4,8 +4,9 @@ import sklearn
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from hypothesis.extra.numpy import array_shapes, arrays
 from scipy.optimize import minimize_scalar
-from scipy.special import log_softmax, softmax
+from scipy.special import expit, log_softmax, softmax
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.datasets import load_digits
 from sklearn.exceptions import NotFittedError
@@ -14,7 +15,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 from sklearn.utils.fixes import parse_version
 
-from deltauq.calibration import TemperatureScaler
+from deltauq.calibration import TemperatureScaler, scale_logits
+from deltauq.core import StreamingPosterior
 
 
 def labels_from(proba, rng):
@@ -146,3 +148,42 @@ def test_bad_input_is_answered_in_one_line(logits, labels, message):
 def test_transform_before_fit_is_refused():
     with pytest.raises(NotFittedError):
         TemperatureScaler().transform(np.zeros((1, 2)))
+
+
+def posterior_of(samples, link="sigmoid"):
+    """Return the posterior of samples of shape (K, n, c)."""
+    stream = StreamingPosterior(link=link)
+    for sample in samples:
+        stream.update(sample)
+    return stream.posterior()
+
+
+@given(
+    samples=arrays(
+        np.float64, array_shapes(min_dims=3, max_dims=3, max_side=6), elements=st.floats(-50, 50, width=32)
+    )
+)
+def test_the_papers_scale_is_half_less_the_variance_of_the_sigmoids(samples):
+    scaled = scale_logits(posterior_of(samples))
+    mean = samples.mean(axis=0)
+    np.testing.assert_allclose(scaled, mean * (0.5 - expit(samples).var(axis=0)), rtol=1e-9, atol=1e-9)
+    assert np.all(np.abs(scaled) <= 0.5 * np.abs(mean) + 1e-9)
+    assert np.all(np.abs(scaled) >= 0.25 * np.abs(mean) - 1e-9)
+
+
+def test_anchors_that_agree_halve_the_logits():
+    logits = np.random.default_rng(0).normal(size=(3, 4))
+    np.testing.assert_array_equal(scale_logits(posterior_of([logits, logits])), logits / 2)
+
+
+def test_scaled_logits_of_tensors_are_tensors_of_the_same_precision():
+    samples = torch.randn(5, 50, 4, generator=torch.Generator().manual_seed(0))
+    scaled = scale_logits(posterior_of(samples))
+    assert isinstance(scaled, torch.Tensor) and scaled.dtype == torch.float32
+    np.testing.assert_allclose(scaled, scale_logits(posterior_of(samples.double().numpy())), rtol=1e-5)
+
+
+@pytest.mark.parametrize("link", [None, "softmax"])
+def test_scale_logits_requires_the_sigmoid_link(link):
+    with pytest.raises(ValueError, match=rf'made with link="sigmoid".*got link={link!r}\.$'):
+        scale_logits(posterior_of(np.zeros((2, 2, 2)), link))

@@ -7,15 +7,13 @@ from deltauq.calibration.conformal import (
     conformal_quantile,
     regression_scores,
 )
-from deltauq.calibration.scale import SpreadScaler, scale_logits
 from deltauq.calibration.scaling import GaussianScaler, choose_delta
-from deltauq.calibration.temperature import TemperatureScaler
+from deltauq.calibration.temperature import TemperatureScaler, scale_logits
 
 __all__ = [
     "ConformalClassifier",
     "ConformalRegressor",
     "GaussianScaler",
-    "SpreadScaler",
     "TemperatureScaler",
     "choose_delta",
     "classification_scores",

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.exceptions import NotFittedError
+from sklearn.utils.validation import check_is_fitted
 
 from deltauq.calibration._arrays import on_host, to_numbers
 from deltauq.calibration.scaling import choose_delta
@@ -17,6 +17,7 @@ from deltauq.utils.formatting import ShortRepr, shown
 
 DELTA_SHARE = 5
 """One conformal row in this many is set aside to choose δ."""
+NO_SCORES = "This %(name)s has no scores yet: call conformalize(X, y) first."
 ROUNDING = 1e-9
 """100 · 0.07 is 7.000000000000001 in floating point, and must not be rounded up to 8."""
 
@@ -71,8 +72,8 @@ def regression_scores(y: Array, mean: Array, std: Array, delta: Array) -> np.nda
     scores : array of shape (n,) or (n, o)
         In ascending order, for each output separately.
     """
-    errors, std = _errors_and_std(y, *_checked_prediction(mean, std))
-    return _sorted_scores(errors, std, _checked_delta(delta, std.shape[1:]))
+    mean, std = _checked_prediction(mean, std)
+    return _sorted_scores(_errors(y, mean), std, _checked_delta(delta, std.shape[1:]))
 
 
 def classification_scores(y: Array, proba: Array, classes: Array) -> np.ndarray:
@@ -191,9 +192,17 @@ class ConformalRegressor(ShortRepr, BaseEstimator):
         -------
         self
         """
-        errors, std = _errors_and_std(y, *_mean_and_std(self.model, X))
+        mean, std = _mean_and_std(self.model, X)
+        errors = _errors(y, mean)
         if self.delta is None:
-            aside, scored = _set_aside(len(errors))
+            n = len(errors)
+            if n < 2:
+                raise ValueError(
+                    f"conformalize needs at least two rows, one of them to choose delta, got {n}."
+                )
+            # At random, because tables are often sorted.
+            order = np.random.default_rng(0).permutation(n)
+            aside, scored = np.split(order, [max(1, n // DELTA_SHARE)])
             self.delta_ = choose_delta(errors[aside], std[aside])
             errors, std = errors[scored], std[scored]
         else:
@@ -216,7 +225,6 @@ class ConformalRegressor(ShortRepr, BaseEstimator):
         lower, upper : arrays of shape (n,) or (n, o)
             Infinite, with a warning, if there are too few scores for the coverage.
         """
-        _check_has_scores(self)
         return self.interval(*_mean_and_std(self.model, X), coverage)
 
     def interval(self, mean: Array, std: Array, coverage: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
@@ -233,7 +241,7 @@ class ConformalRegressor(ShortRepr, BaseEstimator):
         -------
         lower, upper : arrays of shape (n,) or (n, o)
         """
-        _check_has_scores(self)
+        check_is_fitted(self, "scores_", msg=NO_SCORES)
         mean, std = _checked_prediction(mean, std)
         if mean.shape[1:] != self.scores_.shape[1:]:
             raise ValueError(
@@ -344,7 +352,6 @@ class ConformalClassifier(ShortRepr, BaseEstimator):
             Whether the set of a row holds a class, in the order of `classes_`. All True, with a warning, if
             there are too few scores for the coverage.
         """
-        _check_has_scores(self)
         return self.sets(_probabilities(self.model, X), coverage, allow_empty)
 
     def sets(self, proba: Array, coverage: float = 0.9, allow_empty: bool = True) -> np.ndarray:
@@ -361,27 +368,12 @@ class ConformalClassifier(ShortRepr, BaseEstimator):
         -------
         sets : boolean array of shape (n, c)
         """
-        _check_has_scores(self)
+        check_is_fitted(self, "scores_", msg=NO_SCORES)
         proba = _checked_proba(proba)
         sets = 1.0 - proba <= conformal_quantile(self.scores_, coverage)
         if not allow_empty:
             sets[np.arange(len(proba)), np.argmax(proba, axis=1)] = True
         return sets
-
-
-def _check_has_scores(conformal: BaseEstimator) -> None:
-    if not hasattr(conformal, "scores_"):
-        name = type(conformal).__name__
-        raise NotFittedError(f"This {name} has no scores yet: call conformalize(X, y) first.")
-
-
-def _set_aside(n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the rows that choose δ and the rows that are scored: drawn, because tables are often sorted."""
-    if n < 2:
-        raise ValueError(f"conformalize needs at least two rows, one of them to choose delta, got {n}.")
-    order = np.random.default_rng(0).permutation(n)
-    n_aside = max(1, n // DELTA_SHARE)
-    return order[:n_aside], order[n_aside:]
 
 
 def _sorted_scores(errors: np.ndarray, std: np.ndarray, delta: Any) -> np.ndarray:
@@ -391,12 +383,12 @@ def _sorted_scores(errors: np.ndarray, std: np.ndarray, delta: Any) -> np.ndarra
     return np.sort(scores, axis=0)
 
 
-def _errors_and_std(y: Array, mean: np.ndarray, std: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _errors(y: Array, mean: np.ndarray) -> np.ndarray:
     y = to_numbers(y, "y")
     if y.size != mean.size or y.shape[:1] != mean.shape[:1]:
         raise ValueError(f"y must have the shape {mean.shape} of the predictions, got {y.shape}.")
     # A network's single output often has shape (n, 1) where y has (n,).
-    return np.abs(y.reshape(mean.shape) - mean), std
+    return np.abs(y.reshape(mean.shape) - mean)
 
 
 def _checked_prediction(mean: Array, std: Array) -> tuple[np.ndarray, np.ndarray]:

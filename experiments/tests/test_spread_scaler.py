@@ -1,19 +1,16 @@
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from hypothesis.extra.numpy import array_shapes, arrays
 from scipy.optimize import brute
 from scipy.special import expit, log_softmax, softmax
-from sklearn.base import clone
 from sklearn.datasets import load_digits
-from sklearn.exceptions import NotFittedError
 from sklearn.metrics import log_loss
 from sklearn.neural_network import MLPClassifier
 
-from deltauq.calibration import SpreadScaler, TemperatureScaler, scale_logits
+from deltauq.calibration import TemperatureScaler
 from deltauq.core import Posterior, StreamingPosterior
+from experiments.spread_scaler import SpreadScaler
 
 
 def posterior_of(samples, link="sigmoid"):
@@ -39,52 +36,6 @@ def spread_problem(n, temperature, decay, seed=0):
     return posterior, labels
 
 
-@given(
-    samples=arrays(
-        np.float64, array_shapes(min_dims=3, max_dims=3, max_side=6), elements=st.floats(-50, 50, width=32)
-    )
-)
-def test_the_papers_scale_is_half_less_the_variance_of_the_sigmoids(samples):
-    scaled = scale_logits(posterior_of(samples))
-    mean = samples.mean(axis=0)
-    np.testing.assert_allclose(scaled, mean * (0.5 - expit(samples).var(axis=0)), rtol=1e-9, atol=1e-9)
-    assert np.all(np.abs(scaled) <= 0.5 * np.abs(mean) + 1e-9)
-    assert np.all(np.abs(scaled) >= 0.25 * np.abs(mean) - 1e-9)
-
-
-def test_anchors_that_agree_halve_the_logits():
-    logits = np.random.default_rng(0).normal(size=(3, 4))
-    np.testing.assert_array_equal(scale_logits(posterior_of([logits, logits])), logits / 2)
-
-
-def test_tensors_stay_tensors_and_agree_with_numpy():
-    samples = np.random.default_rng(0).normal(size=(5, 50, 4))
-    labels = np.random.default_rng(1).integers(4, size=50)
-    by_numpy, by_torch = posterior_of(samples), posterior_of(torch.asarray(samples))
-    assert isinstance(scale_logits(by_torch), torch.Tensor)
-    np.testing.assert_allclose(scale_logits(by_torch), scale_logits(by_numpy))
-    scaler = SpreadScaler().fit(by_torch, torch.asarray(labels))
-    assert isinstance(scaler.transform(by_torch), torch.Tensor)
-    np.testing.assert_allclose(
-        scaler.transform(by_torch), SpreadScaler().fit(by_numpy, labels).transform(by_numpy)
-    )
-
-
-def test_single_precision_is_kept():
-    samples = torch.randn(4, 6, 3, generator=torch.Generator().manual_seed(0))
-    posterior = posterior_of(samples)
-    assert scale_logits(posterior).dtype == torch.float32
-    scaler = SpreadScaler().fit(posterior, [0, 1, 2, 0, 1, 2])
-    assert scaler.transform(posterior).dtype == torch.float32
-
-
-@pytest.mark.parametrize("link", [None, "softmax"])
-@pytest.mark.parametrize("use", [scale_logits, lambda p: SpreadScaler().fit(p, [0, 1])])
-def test_other_links_are_refused_in_one_sentence(link, use):
-    with pytest.raises(ValueError, match=rf'made with link="sigmoid".*got link={link!r}\.$'):
-        use(posterior_of(np.zeros((2, 2, 2)), link))
-
-
 @pytest.mark.parametrize(("temperature", "decay"), [(2.0, 8.0), (0.5, 20.0), (3.0, 4.0)])
 def test_a_known_scale_is_recovered(temperature, decay):
     posterior, labels = spread_problem(60_000, temperature, decay)
@@ -107,7 +58,7 @@ def test_the_fit_is_the_optimum_of_a_search_by_brute_force(seed):
     np.testing.assert_allclose([np.log(scaler.temperature_), scaler.decay_], best, atol=0.05)
 
 
-def test_a_spread_that_tells_of_errors_beats_one_temperature_on_new_rows():
+def test_an_informative_spread_beats_one_temperature_on_new_rows():
     posterior, labels = spread_problem(1000, 1.0, 20.0, seed=1)
     fresh, truth = spread_problem(4000, 1.0, 20.0, seed=2)
     spread = mean_loss(SpreadScaler().fit(posterior, labels).transform(fresh), truth)
@@ -125,7 +76,7 @@ def test_without_spread_it_is_temperature_scaling():
     assert scaler.temperature_ == TemperatureScaler().fit(posterior.mean, labels).temperature_
 
 
-def test_a_spread_that_says_nothing_is_hardly_ever_used():
+def test_an_uninformative_spread_is_hardly_ever_used():
     decays = []
     for seed in range(40):
         posterior, labels = spread_problem(300, 2.0, 0.0, seed)
@@ -183,13 +134,3 @@ def test_an_anchored_network_for_digits_is_calibrated():
     }
     assert losses["temperature"] < losses["raw"]
     assert losses["spread"] < losses["temperature"] + 0.005
-
-
-def test_conventions_and_bad_input():
-    with pytest.raises(NotFittedError):
-        SpreadScaler().transform(posterior_of(np.zeros((2, 2, 2))))
-    assert isinstance(clone(SpreadScaler()), SpreadScaler)
-    with pytest.raises(ValueError, match="0 to 1, got 0 to 5"):
-        SpreadScaler().fit(posterior_of(np.zeros((2, 2, 2))), [0, 5])
-    with pytest.raises(ValueError, match="variance of the sigmoids must be finite"):
-        SpreadScaler().fit(posterior_of(np.full((2, 2, 2), np.nan)), [0, 1])
