@@ -52,7 +52,13 @@ def test_table_with_mixed_columns(diabetes, tmp_path):
     )
     for parameter in ("n_train_anchors", "n_repeats", 'calibrate="cv"', 'center="estimator"'):
         assert parameter not in text + unescape(page.read_text(encoding="utf-8"))
-    for word in ("unit (one value)", "name (words that hardly repeat)", "row numbers", "anchored", "MAE"):
+    for word in (
+        "unit (one value)",
+        "name (categories that",
+        "row numbers",
+        "anchored",
+        "MAE",
+    ):
         assert word in " ".join(done.stdout.split())
     assert "se anchoring" in done.stdout
     assert "y of diabetes.csv, knn" in page.read_text(encoding="utf-8")

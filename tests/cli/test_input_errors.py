@@ -145,7 +145,7 @@ TABLES_TO_PREDICT = {
         [],
         "row 4, which is too large",
     ),
-    "no dates": (lambda t: t.assign(sold="soon"), [], "where dates are due"),
+    "no dates": (lambda t: t.assign(sold="soon"), [], "where dates are expected"),
     "new categories": (
         lambda t: t.assign(town="Rome"),
         ["--strict"],

@@ -55,7 +55,7 @@ def test_fit_predict_and_evaluate_agree(table, run, tmp_path):
     other = table.assign(sold=table.sold.str.replace("/", "."), area=table.area.str.replace(",", "."))
     other.to_csv(tmp_path / "other.csv", index=False)
     done = run("predict", model, tmp_path / "other.csv", "-o", tmp_path / "other-out.csv")
-    assert done.code == 2 and '"01.01.2024" in row 1, where dates are due' in done.err
+    assert done.code == 2 and '"01.01.2024" in row 1, where dates are expected' in done.err
     assert "--date-format" in done.err and not (tmp_path / "other-out.csv").exists()
     formats = ["--date-format", "%d.%m.%Y", "--decimal", "."]
     assert run("predict", model, tmp_path / "other.csv", "-o", tmp_path / "other-out.csv", *formats).code == 0

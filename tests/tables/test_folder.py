@@ -193,7 +193,7 @@ def change_column(folder, name, changes):
 def test_columns_that_the_model_was_not_fitted_to_are_refused(name, changes, said, folder, mixed):
     change_column(folder, name, changes)
     if said is None:  # a number of days is a number: what is no date is refused once there is a table
-        with pytest.raises(TableError, match="where dates are due"):
+        with pytest.raises(TableError, match="where dates are expected"):
             load(folder).predict(mixed)
         return
     with pytest.raises(ModelFolderError, match=f"describes no model that can be built: .*{said}"):

@@ -123,9 +123,9 @@ def test_values_that_have_no_equivalent_are_refused_in_one_line(column, said, tm
 
 
 def test_messages_are_one_short_line_whatever_they_quote(tmp_path):
-    message = str(TableError("the column holds " + "x\n\x1b[31m" * 10_000 + ", where numbers are due."))
+    message = str(TableError("the column holds " + "x\n\x1b[31m" * 10_000 + ", where numbers are expected."))
     assert len(message) < 1000 and message.isprintable()
-    assert message.startswith("the column holds") and message.endswith("where numbers are due.")
+    assert message.startswith("the column holds") and message.endswith("where numbers are expected.")
 
 
 def test_decimals_dates_and_spans_become_numbers(tmp_path):

@@ -11,7 +11,7 @@ from deltauq.tables.base_models import BaseModel
 from deltauq.tables.errors import TableError
 from deltauq.tables.io import read_frame
 from deltauq.tables.preprocessing import TrainingTable, build_pipeline, load_table
-from deltauq.tables.schema import learn_schema
+from deltauq.tables.schema import infer_schema
 
 
 def load(file, target="y", task="auto", max_rows=1000, seed=0):
@@ -52,7 +52,7 @@ def test_rows_without_a_target_are_left_out_and_counted(tmp_path):
     file.write_text("a,y\n1,1.5\n2,\n3,2.5\n4,\n")
     table = load(file)
     assert table.y.tolist() == [1.5, 2.5] and table.X.a.tolist() == [1.0, 3.0]
-    assert table.notes[0] == "2 of 4 rows were left out: y is missing there."
+    assert table.notes[0] == "2 of 4 rows were left out because y is missing."
 
 
 def test_more_rows_than_asked_for_are_drawn_at_random(tmp_path):
@@ -114,7 +114,7 @@ def test_words_become_columns_and_units_go_where_they_matter():
     bunch = load_iris(as_frame=True)
     frame = bunch.data.assign(colour=["red", "blue"] * 75)
     table = TrainingTable(
-        frame, np.asarray(bunch.target, dtype=str), "classification", learn_schema(frame, [])
+        frame, np.asarray(bunch.target, dtype=str), "classification", infer_schema(frame, [])
     )
     scaled = build_pipeline(BaseModel.svm, table)[:-1].fit_transform(table.X, table.y)
     assert scaled.shape == (150, 6)
@@ -133,7 +133,7 @@ def test_packed_files_are_read_whatever_the_case_of_their_names(tmp_path, suffix
     else:
         packing = {".gz": "gzip", ".bz2": "bz2", ".xz": "xz"}.get(path.suffix.lower())
         frame.to_csv(path, index=False, compression=packing)
-    read = learn_schema(frame, []).read(read_frame(path)[0])
+    read = infer_schema(frame, []).read(read_frame(path)[0])
     pd.testing.assert_frame_equal(read, frame)
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from deltauq.tables.errors import TableError
 from deltauq.tables.io import open_table
-from deltauq.tables.schema import learn_schema
+from deltauq.tables.schema import infer_schema
 
 
 def as_text(frame):
@@ -17,7 +17,7 @@ def as_text(frame):
 
 
 def test_days_are_counted_from_the_first_of_the_training_table():
-    schema = learn_schema(pd.DataFrame({"day": ["2024-01-01", "2024-03-01"]}), [])
+    schema = infer_schema(pd.DataFrame({"day": ["2024-01-01", "2024-03-01"]}), [])
     later = schema.read(pd.DataFrame({"day": ["2024-01-11", None]}))
     np.testing.assert_array_equal(later.day, [10.0, np.nan])
     stamps = pd.DataFrame({"day": [pd.Timestamp("2024-01-11T12:00"), pd.Timestamp("2023-12-31")]})
@@ -25,7 +25,7 @@ def test_days_are_counted_from_the_first_of_the_training_table():
 
 
 def test_text_and_types_are_read_alike(mixed):
-    schema = learn_schema(mixed, [])
+    schema = infer_schema(mixed, [])
     pd.testing.assert_frame_equal(schema.read(as_text(mixed)), schema.read(mixed))
 
 
@@ -38,7 +38,7 @@ def test_every_format_is_read_alike(mixed, suffix, tmp_path):
         "arrow": lambda: mixed.to_feather(path, compression="zstd"),
         "feather": lambda: mixed.to_feather(path),
     }[suffix]()
-    schema = learn_schema(mixed, [])
+    schema = infer_schema(mixed, [])
     with open_table(path, batch_rows=50) as stream:
         parts = [schema.read(batch.to_pandas()) for batch in stream.batches]
     assert len(parts) == 5
@@ -48,31 +48,31 @@ def test_every_format_is_read_alike(mixed, suffix, tmp_path):
 @given(st.lists(st.floats(-1e36, 1e36) | st.none(), min_size=2, max_size=20, unique=True))
 def test_numbers_survive_text(values):
     frame = pd.DataFrame({"a": pd.Series(values, dtype="float64"), "b": np.arange(len(values))})
-    schema = learn_schema(frame, [])
+    schema = infer_schema(frame, [])
     pd.testing.assert_frame_equal(schema.read(as_text(frame)), schema.read(frame))
 
 
 @pytest.mark.parametrize(
     ("column", "values", "words"),
     [
-        ("area", ["1", "2", "wide"], 'the column "area" holds "wide" in row 103, where numbers are due'),
+        ("area", ["1", "2", "wide"], 'the column "area" holds "wide" in row 103, where numbers are expected'),
         ("area", [1.0, np.inf, 2.0], 'holds "inf" in row 102, which is too large'),
         ("area", [1.0, 2.0, -1e308], 'holds "-1e\\+308" in row 103, which is too large'),
-        ("area", pd.to_datetime(["2024-01-01"] * 3), "where numbers are due"),
-        ("sold", ["2024-01-01", "soon", None], 'holds "soon" in row 102, where dates are due'),
-        ("sold", [1.0, 2.0, 3.0], "where dates are due"),
+        ("area", pd.to_datetime(["2024-01-01"] * 3), "where numbers are expected"),
+        ("sold", ["2024-01-01", "soon", None], 'holds "soon" in row 102, where dates are expected'),
+        ("sold", [1.0, 2.0, 3.0], "where dates are expected"),
         ("town", [["Ulm"], [], ["Bern"]], "lists or records"),
     ],
 )
 def test_what_does_not_fit_is_named_with_its_row(mixed, column, values, words):
-    schema = learn_schema(mixed, [])
+    schema = infer_schema(mixed, [])
     table = mixed.iloc[:3].assign(**{column: values})
     with pytest.raises(TableError, match=words):
         schema.read(table, first_row=100)
 
 
 def test_the_value_that_is_wrong_is_named_among_decimal_commas(mixed):
-    schema = learn_schema(mixed, [])
+    schema = infer_schema(mixed, [])
     table = as_text(mixed.iloc[:3]).assign(area=["1,5", "2,5,1", "-3,5e2"])
     with pytest.raises(TableError, match='"2,5,1" in row 2'):
         schema.read(table)
@@ -81,7 +81,7 @@ def test_the_value_that_is_wrong_is_named_among_decimal_commas(mixed):
 
 
 def test_a_missing_column_is_named(mixed):
-    schema = learn_schema(mixed, [])
+    schema = infer_schema(mixed, [])
     with pytest.raises(
         TableError, match='"area", which the model was trained on, is missing: did you mean "Are"'
     ):
@@ -89,6 +89,6 @@ def test_a_missing_column_is_named(mixed):
 
 
 def test_new_words_are_counted(mixed):
-    schema = learn_schema(mixed, [])
+    schema = infer_schema(mixed, [])
     table = mixed.iloc[:4].assign(town=["Ulm", "Rome", None, "Rome"])
     assert list(schema.unseen_categories(schema.read(table))) == [("town", 2, "Rome")]

@@ -12,7 +12,7 @@ import deltauq
 from deltauq.tables import TableError, evaluate, fit, predict_file
 from deltauq.tables.folder import METADATA, _digest
 from deltauq.tables.preprocessing import load_table
-from deltauq.tables.text_parsing import learn_date_format, learn_decimal, read_dates, read_numbers
+from deltauq.tables.text_parsing import infer_date_format, infer_decimal, parse_dates, parse_numbers
 
 
 def text(*values):
@@ -69,28 +69,28 @@ def model(file):
 )
 def test_the_decimal_mark_is_found_from_all_numbers_of_a_column(values, decimal, numbers):
     column = text(*values, None)
-    assert learn_decimal(column) == decimal
-    np.testing.assert_array_equal(read_numbers(column, decimal).astype(float), [*numbers, np.nan])
+    assert infer_decimal(column) == decimal
+    np.testing.assert_array_equal(parse_numbers(column, decimal).astype(float), [*numbers, np.nan])
 
 
 @given(st.lists(st.integers(-(10**9), 10**9), min_size=1, max_size=20), st.sampled_from(",."))
 def test_grouped_numbers_survive_text(cents, decimal):
     numbers = [value / 100 for value in cents]
     written = text(*(german(value) if decimal == "," else f"{value:,.2f}" for value in numbers))
-    assert read_numbers(written, decimal).tolist() == numbers
-    found = learn_decimal(written)
-    assert read_numbers(written, found).tolist() == numbers
+    assert parse_numbers(written, decimal).tolist() == numbers
+    found = infer_decimal(written)
+    assert parse_numbers(written, found).tolist() == numbers
 
 
 @pytest.mark.parametrize("values", [["1,250", "2,375"], ["8,000", "800"], ["1.250", "800"]])
 def test_numbers_that_can_be_read_in_two_ways_need_the_option(values):
     with pytest.raises(TableError, match=rf'"column" has numbers such as {values[0]}.*--decimal'):
-        learn_decimal(text(*values))
+        infer_decimal(text(*values))
     for decimal in ",.":
-        assert learn_decimal(text(*values), decimal) == decimal
+        assert infer_decimal(text(*values), decimal) == decimal
         group = "," if decimal == "." else "."
         expected = [float(value.replace(group, "").replace(",", ".")) for value in values]
-        assert read_numbers(text(*values), decimal).tolist() == expected
+        assert parse_numbers(text(*values), decimal).tolist() == expected
 
 
 def test_points_of_thousands_beside_decimal_commas_need_the_option(tmp_path):
@@ -104,7 +104,7 @@ def test_points_of_thousands_beside_decimal_commas_need_the_option(tmp_path):
 
 
 def test_without_a_known_mark_each_number_is_read_for_itself():
-    found = read_numbers(text("1.5", "1,5", "2.450,00", "2,450.00", "1,250", "x"))
+    found = parse_numbers(text("1.5", "1,5", "2.450,00", "2,450.00", "1,250", "x"))
     np.testing.assert_array_equal(found, [1.5, 1.5, 2450.0, 2450.0, np.nan, np.nan])
 
 
@@ -119,11 +119,11 @@ def test_whole_numbers_are_read_by_the_decimal_commas_of_the_other_columns(tmp_p
 
 
 def test_points_are_not_read_as_decimal_marks_beside_commas():
-    found = read_numbers(text("1.250", "2.450,00", "950"))
+    found = parse_numbers(text("1.250", "2.450,00", "950"))
     np.testing.assert_array_equal(found, [np.nan, 2450, 950])
-    assert read_numbers(text("1.250", "1.5", "950")).tolist() == [1.25, 1.5, 950]
-    assert read_numbers(text("1.250", "1.250.000")).isna().tolist() == [True, False]
-    assert read_numbers(text("1.250", "2.5", "x")).isna().tolist() == [False, False, True]
+    assert parse_numbers(text("1.250", "1.5", "950")).tolist() == [1.25, 1.5, 950]
+    assert parse_numbers(text("1.250", "1.250.000")).isna().tolist() == [True, False]
+    assert parse_numbers(text("1.250", "2.5", "x")).isna().tolist() == [False, False, True]
 
 
 def test_points_before_three_digits_everywhere_are_noted(tmp_path):
@@ -162,7 +162,7 @@ def test_points_of_one_column_are_decimal_marks_in_all(tmp_path):
 def test_numbers_but_for_a_few_are_refused_with_the_row(tmp_path):
     path = tmp_path / "table.csv"
     path.write_text("area;price\n" + "".join(f"{k},5;{k}\n" for k in range(1, 30)) + "wide;30\n")
-    with pytest.raises(TableError, match=r'"area" is numbers but for 1 of 30 values, .* "wide" in row 30'):
+    with pytest.raises(TableError, match=r'"area" is numbers except for 1 of 30 values, .* "wide" in row 30'):
         load_table(path, "price")
 
 
@@ -185,17 +185,17 @@ def test_numbers_but_for_a_few_are_refused_with_the_row(tmp_path):
 )
 def test_formats_of_dates_are_found_from_all_values_of_a_column(values, date_format):
     column = text(*values, None)
-    assert learn_date_format(column) == date_format
-    found = read_dates(column, date_format)
+    assert infer_date_format(column) == date_format
+    found = parse_dates(column, date_format)
     assert found[0].date().isoformat() == "2021-03-01" and found.isna().tolist() == [False, False, True]
 
 
 @pytest.mark.parametrize("values", [["01/03/2021", "04/05/2021"], ["01-03-21", "04-05-21"]])
 def test_dates_that_can_be_read_in_two_ways_need_the_option(values):
     with pytest.raises(TableError, match=f"dates such as {values[0]}, .*--date-format"):
-        learn_date_format(text(*values))
+        infer_date_format(text(*values))
     chosen = "%m/%d/%Y" if "/" in values[0] else "%d-%m-%y"
-    assert learn_date_format(text(*values), chosen) == chosen
+    assert infer_date_format(text(*values), chosen) == chosen
 
 
 def test_other_formats_are_named(tmp_path):
@@ -208,20 +208,20 @@ def test_other_formats_are_named(tmp_path):
     frame = pd.DataFrame({"area": ["1", "2"] * 9, "price": [f"{k}.5" for k in range(18)]})
     with pytest.raises(TableError, match=r'no column has dates in the format "%d.%m.%Y"'):
         load_table(frame, "price", date_format="%d.%m.%Y")
-    with pytest.raises(TableError, match='"%Q" is no format'):
+    with pytest.raises(TableError, match='"%Q" is no date format'):
         load_table(path, "price", date_format="%Q")
 
 
 @pytest.mark.parametrize("odd", ["31.06.2021", "06/30/2021", "soon"])
 def test_dates_but_for_a_few_are_refused_with_the_row(odd):
     column = text(*(f"{day:02d}.03.2021" for day in range(1, 30)), odd)
-    with pytest.raises(TableError, match=f'but for 1 of 30 values, the first of them "{odd}" in row 30'):
-        learn_date_format(column)
+    with pytest.raises(TableError, match=f'except for 1 of 30 values, the first of them "{odd}" in row 30'):
+        infer_date_format(column)
 
 
 @pytest.mark.parametrize("values", [["1.2.3", "1.2.10"], ["45/99/2021", "1/1/1"], ["a.b.2021", "10.0.0.1"]])
 def test_codes_are_no_dates(values):
-    assert learn_date_format(text(*values)) is None
+    assert infer_date_format(text(*values)) is None
 
 
 def test_a_format_of_dates_may_be_given_where_dates_are_certain(tmp_path):
@@ -367,11 +367,11 @@ def test_a_folder_keeps_the_formats(model, file, tmp_path):
     [
         (
             {"sold": "03/14/2021"},
-            '"03/14/2021" in row 1, where dates are due; .*%d.%m.%Y: --date-format',
+            '"03/14/2021" in row 1, where dates are expected; .*%d.%m.%Y: --date-format',
             None,
         ),
         ({"sold": "03/14/2021"}, None, {"date_format": "%m/%d/%Y"}),
-        ({"area": "1500.5"}, '"1500.5" in row 1, where numbers are due; .*commas: --decimal', None),
+        ({"area": "1500.5"}, '"1500.5" in row 1, where numbers are expected; .*commas: --decimal', None),
         ({"area": "1500.5"}, None, {"decimal": "."}),
         ({"sold": "2021-03-14"}, None, None),
     ],

@@ -39,7 +39,7 @@ from deltauq.tables.slices import (
     make_deciles,
     make_slices,
 )
-from deltauq.tables.text_parsing import FLAGS, is_text, plain_text, read_dates, read_numbers
+from deltauq.tables.text_parsing import FLAGS, is_text, parse_dates, parse_numbers, plain_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -262,7 +262,7 @@ def _target_numbers(model: TableModel, column: pd.Series) -> np.ndarray:
     expected, kinds = (DATE, (DATE,)) if model.origin else (NUMBER, (NUMBER, DURATION))
     read = column
     if is_text(column):
-        read = (read_dates if model.origin else read_numbers)(column, model.target_format)
+        read = (parse_dates if model.origin else parse_numbers)(column, model.target_format)
     wrong = column[read.isna()] if kind_of(read) in kinds else column
     if len(wrong):
         hint = format_hint(Column(model.target, expected, format=model.target_format), str(wrong.iloc[0]))
@@ -277,7 +277,7 @@ def _target_classes(model: TableModel, column: pd.Series) -> np.ndarray:
     """Return which class of the model each target is, of shape (n,), and -1 for one that it does not have."""
     known = {name: k for k, name in enumerate(model.classes)}
     if model.labels in ("int64", "float64"):
-        values = _class_numbers(read_numbers(column, model.target_format) if is_text(column) else column)
+        values = _class_numbers(parse_numbers(column, model.target_format) if is_text(column) else column)
     elif model.labels == "bool":
         values = [FLAGS.get(str(value).strip().lower()) for value in column]
     else:

@@ -223,7 +223,7 @@ def to_frame(table: Any) -> pd.DataFrame:
 def _without_dictionaries(table: Any) -> Any:
     """Return an Arrow table or batch with plain numbers and dates where a dictionary encodes them.
 
-    pandas would make categories of them, but for a Parquet file numbers and dates.
+    pandas makes categories of them, but not when it reads the same table from Parquet.
     """
     types = require_pyarrow().types
     for k, column in enumerate(table.columns):

@@ -1,4 +1,4 @@
-"""The user's table, parted into features and target, or refused in one line."""
+"""From a table to features and targets, and from features to the numbers that a model is fitted to."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from deltauq.tables.schema import (
     Schema,
     days,
     first_stamp,
-    learn_kind,
-    learn_schema,
+    infer_kind,
+    infer_schema,
     plain_floats,
     unusable_values,
 )
@@ -43,42 +43,46 @@ from deltauq.tables.text_parsing import (
     has_marks,
     is_plain_numbers,
     is_text,
+    parse_dates,
+    parse_numbers,
     plain_text,
-    read_dates,
-    read_numbers,
 )
 
 if TYPE_CHECKING:
     import pandas as pd
 
-LARGEST_CLASS = 2**63 - 1
-"""Classes that are larger whole numbers are written as words."""
 MAX_CATEGORIES = 20
+LARGEST_CLASS = 2**63 - 1
+"""Larger integers as classes are written as text."""
 LARGEST_TARGET = 1e300
-"""An interval around anything larger may leave the range of numbers."""
+"""An interval around a larger target may overflow."""
+MAX_FINGERPRINTS = 1_000_000
+"""A model of more rows stores no fingerprints, which take eight bytes a row."""
+USUAL_EXPONENTS = (-10, 60)
+"""`UnitScaler` keeps columns with a standard deviation between these powers of two."""
 
 
 @dataclass(frozen=True)
 class TrainingTable:
-    """A table that is ready to be learnt from.
+    """Features and targets of a table.
 
     Attributes
     ----------
     X : DataFrame of shape (n, d)
-        Numbers, with NaN where they are missing, and strings.
+        Numbers, with NaN for missing values, and categories as strings.
     y : array of shape (n,)
-        Floats, or strings.
+        Floats, or classes as strings.
     task : {"regression", "classification"}
     schema : Schema
-        What the columns of X were made from.
+        The columns of X.
     labels : {"string", "int64", "float64", "bool"}
-        What classes were before they became strings.
+        The type of the classes in the table.
     origin : str
-        Of dates as targets of a regression, the ISO timestamp that days are counted from.
+        If targets are dates, the ISO timestamp that days are counted from.
     target_format : str
-        How text is read as targets: as `Column.format`.
+        The format of targets in text, as `Column.format`.
     notes : list of str
-        What was left out or decided on the way.
+        Omitted rows and columns, and decisions that options can change.
     """
 
     X: pd.DataFrame
@@ -96,80 +100,52 @@ def load_table(
     target: str,
     task: str = "auto",
     max_rows: int | None = None,
-    seed: int = 0,
+    random_state: int = 0,
     *,
     date_format: str | None = None,
     decimal: str | None = None,
     encoding: str = "utf-8",
 ) -> TrainingTable:
-    """Read a table and part it into features and target.
+    """Read a table and split it into features and targets.
 
     Parameters
     ----------
-    source : path or data frame
+    source, target, task, max_rows, random_state, date_format, decimal, encoding
         As for `deltauq.tables.fit`.
-    target : str
-        A column's name.
-    task : {"auto", "regression", "classification"}
-    max_rows : int or None
-        Of more, as many are drawn at random.
-    seed : int
-        For that drawing.
-    date_format, decimal, encoding
-        As for `deltauq.tables.fit`.
-
-    Returns
-    -------
-    table : TrainingTable
     """
     if task not in TASKS:
         raise ValueError(f"task must be one of {list(TASKS)}, got {task!r}.")
     check_formats(date_format, decimal)
     target = str(target)  # as the names of columns are
-    frame, shared = read_frame(source, encoding)
-    notes = [f"Columns that share a name were numbered: {', '.join(shared)}."] if shared else []
-    _require_target(list(frame.columns), shared, target)
-    frame = frame.reset_index(drop=True)
-    frame = _keep_categories(frame)
+    frame, duplicates = read_frame(source, encoding)
+    notes = [f"Columns that share a name were numbered: {', '.join(duplicates)}."] if duplicates else []
+    if target in duplicates:
+        raise TableError(f"{target} names several columns.")
+    if target not in frame.columns:
+        raise TableError(f'there is no column "{target}": {did_you_mean(target, frame.columns)}')
+    frame = _keep_categories(frame.reset_index(drop=True))
     frame[target] = plain_text(frame[target])
     missing = int(frame[target].isna().sum())
     if missing > 0:
-        notes.append(f"{missing:,} of {len(frame):,} rows were left out: {target} is missing there.")
+        notes.append(f"{missing:,} of {len(frame):,} rows were left out because {target} is missing.")
         frame = frame[frame[target].notna()]
     if len(frame) == 0:
         raise TableError(f"{target} is missing in every row." if missing else f"{source} has no rows.")
     if max_rows is not None and len(frame) > max_rows:
         notes.append(f"{max_rows:,} of {len(frame):,} rows, drawn at random (--max-rows).")
-        frame = frame.sample(max_rows, random_state=seed)
+        frame = frame.sample(max_rows, random_state=random_state)
     y, task, labels, origin, target_format = _read_target(frame[target], task, notes, date_format, decimal)
     features = frame.drop(columns=target)
-    schema = learn_schema(features, notes, date_format, decimal)
+    schema = infer_schema(features, notes, date_format, decimal)
     formats = {target: target_format, **{column.name: column.format for column in schema.columns}}
-    if "," in formats.values() and decimal is None:
-        for name in formats:
-            if formats[name] != ",":
-                check_points(frame[name])
-    marked = {
-        name: formats[name] for name in formats if formats[name] not in DECIMALS or has_marks(frame[name])
-    }
-    notes += _format_notes(marked)
-    marks = [mark for mark in (",", ".") if mark in formats.values()]
-    if marks:
-        # In later tables, the whole numbers of this one may have marks between thousands.
-        whole = [name for name in formats if not formats[name] and fits_decimal(frame[name], marks[0])]
-        formats.update(dict.fromkeys(whole, marks[0]))
-        target_format = formats[target]
-        schema = Schema(tuple(replace(column, format=formats[column.name]) for column in schema.columns))
     has_iso_dates = bool(origin and not target_format) or any(
         column.kind == DATE and not column.format for column in schema.columns
     )
     if date_format is not None and date_format not in formats.values() and not has_iso_dates:
         raise TableError(f'no column has dates in the format "{date_format}".')
-    for name, form in formats.items():
-        if "%y" in form:
-            stamps = read_dates(plain_text(frame[name]), form)
-            first, last = stamps.min().date(), stamps.max().date()
-            notes.append(f"Two-digit years were read as dates from {first} to {last}: {name}.")
+    formats = _reconcile_formats(frame, formats, decimal, notes)
+    target_format = formats[target]
+    schema = Schema(tuple(replace(column, format=formats[column.name]) for column in schema.columns))
     if not origin and target_format not in DECIMALS:
         target_format = ""  # dates as classes stay text
     X = schema.read(features).reset_index(drop=True)
@@ -177,10 +153,10 @@ def load_table(
 
 
 def _keep_categories(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return a table in which numbers that were made text on purpose are categories.
+    """Return a table in which text columns of plain numbers are categories.
 
-    pandas and Parquet hold numbers as numbers. Text of plain numbers is read as these only where all columns
-    are text, as in a CSV file, or where a missing value such as "?" has made the column text.
+    In a table with typed columns, somebody stored these numbers as text on purpose. But if all columns are
+    text, as in a CSV file, or a missing value such as "?" made the column text, they are numbers.
     """
     kinds = {name: require_pandas().api.types.infer_dtype(frame[name], skipna=True) for name in frame}
     if all(kind in ("string", "empty") for kind in kinds.values()):
@@ -193,57 +169,69 @@ def _keep_categories(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.astype(dict.fromkeys(texts, "category"))
 
 
-def _format_notes(formats: dict[str, str]) -> list[str]:
-    """Return how text was read where that was not certain beforehand."""
-    notes = []
+def _reconcile_formats(
+    frame: pd.DataFrame, formats: dict[str, str], decimal: str | None, notes: list[str]
+) -> dict[str, str]:
+    """Return one decimal mark for all columns that allow it, and note formats that were inferred."""
+    if "," in formats.values() and decimal is None:
+        for name in formats:
+            if formats[name] != ",":
+                check_points(frame[name])
     for form in dict.fromkeys(formats.values()):
-        names = ", ".join(name for name in formats if formats[name] == form)
+        names = [name for name in formats if formats[name] == form]
         if form in DECIMALS:
-            notes.append(f'Numbers were read with the decimal mark "{form}": {names} (--decimal).')
+            if marked := [name for name in names if has_marks(frame[name])]:
+                notes.append(
+                    f'Numbers were read with the decimal mark "{form}": {", ".join(marked)} (--decimal).'
+                )
         elif form:
-            notes.append(f"Dates were read as {form}: {names} (--date-format).")
-    return notes
-
-
-def _require_target(names: list[str], shared: list[str], target: str) -> None:
-    if target in shared:
-        raise TableError(f"{target} names several columns.")
-    if target not in names:
-        raise TableError(f'there is no column "{target}": {did_you_mean(target, names)}')
+            notes.append(f"Dates were read as {form}: {', '.join(names)} (--date-format).")
+    for name, form in formats.items():
+        if "%y" in form:
+            stamps = parse_dates(plain_text(frame[name]), form)
+            first, last = stamps.min().date(), stamps.max().date()
+            notes.append(f"Two-digit years were read as dates from {first} to {last}: {name}.")
+    marks = [mark for mark in (",", ".") if mark in formats.values()]
+    if not marks:
+        return formats
+    # Later tables may have marks between the thousands of columns that have whole numbers here.
+    whole = [name for name in formats if not formats[name] and fits_decimal(frame[name], marks[0])]
+    return {**formats, **dict.fromkeys(whole, marks[0])}
 
 
 def _read_target(
     column: pd.Series, task: str, notes: list[str], date_format: str | None, decimal: str | None
 ) -> tuple[np.ndarray, str, str, str, str]:
-    """Return the targets, the task, what classes were before they became strings, first date and format."""
+    """Return the targets, the task, the type of classes in the table, the first date and the format."""
     if unusable := unusable_values(column):
         raise TableError(f"{column.name} holds {unusable}: there is nothing to predict in them.")
     column = plain_text(column)
-    kind, form = learn_kind(column, date_format, decimal)
+    kind, form = infer_kind(column, date_format, decimal)
     if kind == NUMBER and is_text(column):
-        column = read_numbers(column, form)
+        column = parse_numbers(column, form)
     is_flag = require_pandas().api.types.infer_dtype(column, skipna=True) == "boolean"
     origin = first_stamp(column, form) if kind == DATE else ""
     if kind not in (NUMBER, CATEGORY) and task != CLASSIFICATION:
         since = f" since {origin}" if origin else ""
         notes.append(f"{column.name} was taken as a number of days{since}.")
         column, kind, task = days(column, date_format=form), NUMBER, REGRESSION
-    numbers = kind == NUMBER and not is_flag
     n_values = int(column.nunique())
     if n_values == 1:
         raise TableError(f"{column.name} is {column.iloc[0]} in every row: there is nothing to predict.")
-    floats = plain_floats(column) if numbers else None
-    whole = floats is not None and bool(np.all(np.trunc(floats) == floats))
+    floats = plain_floats(column) if kind == NUMBER and not is_flag else None
+    is_whole = floats is not None and bool(np.all(np.trunc(floats) == floats))
     if task == "auto":
-        task = CLASSIFICATION if not numbers or (whole and n_values <= FEW_VALUES) else REGRESSION
+        is_class = floats is None or (is_whole and n_values <= FEW_VALUES)
+        task = CLASSIFICATION if is_class else REGRESSION
         notes.append(f"{column.name} has {n_values:,} different values: {task} (--task).")
     if task == CLASSIFICATION:
         if n_values > len(column) / 2:
             raise TableError(f"{column.name} has {n_values:,} classes in {len(column):,} rows.")
-        if floats is not None and whole and floats.abs().max() < 2**53:
-            # Missing values have made floats of integers; larger ones may have been rounded.
+        if floats is not None and is_whole and floats.abs().max() < 2**53:
+            # Missing values make floats of integers; larger ones may be rounded.
             column = floats.astype("int64")
-        return column.astype(str).to_numpy(dtype=object), task, _label_type(column, is_flag), "", form
+        labels = "bool" if is_flag else _label_type(column)
+        return column.astype(str).to_numpy(dtype=object), task, labels, "", form
     if floats is None:
         raise TableError(
             f"{column.name} is not numeric (first value: {column.iloc[0]}), as regression needs."
@@ -256,71 +244,50 @@ def _read_target(
     return y, task, "float64", origin, form
 
 
-def _label_type(column: pd.Series, is_flag: bool) -> str:
+def _label_type(column: pd.Series) -> str:
     types = require_pandas().api.types
-    if is_flag:
-        return "bool"
     if types.is_integer_dtype(column):
         return "int64" if int(column.max()) <= LARGEST_CLASS else "string"
     return "float64" if types.is_float_dtype(column) else "string"
 
 
-def build_pipeline(word: BaseModel, table: TrainingTable) -> Any:
-    """Return a pipeline of the preprocessing and the model.
-
-    Parameters
-    ----------
-    word : BaseModel
-    table : TrainingTable
-
-    Returns
-    -------
-    pipeline : scikit-learn Pipeline, unfitted
-    """
-    return make_pipeline(
-        build_preprocessor(table.schema, scaled=word not in UNIT_FREE), build_base_model(word, table.task)
-    )
+def build_pipeline(name: BaseModel, table: TrainingTable) -> Any:
+    """Return an unfitted pipeline of the preprocessing and a base model."""
+    preprocessor = build_preprocessor(table.schema, scaled=name not in UNIT_FREE)
+    return make_pipeline(preprocessor, build_base_model(name, table.task))
 
 
 def build_preprocessor(schema: Schema, scaled: bool) -> Any:
-    """Return what makes numbers of a table: gaps filled, words made columns, units removed if asked.
+    """Return an unfitted transformer of a table into numbers: imputation, one-hot encoding and scaling.
 
     Parameters
     ----------
     schema : Schema
     scaled : bool
-        Standardise all columns; otherwise only numbers too small or too large for trees are brought near one.
-
-    Returns
-    -------
-    columns : scikit-learn ColumnTransformer, unfitted
+        Whether numbers are standardised. If not, `UnitScaler` rescales very small and very large ones.
     """
-    filled = SimpleImputer(strategy="median", keep_empty_features=True)
-    numbers = make_pipeline(filled, StandardScaler() if scaled else UnitScaler())
-    words = OneHotEncoder(
+    imputer = SimpleImputer(strategy="median", keep_empty_features=True)
+    numbers = make_pipeline(imputer, StandardScaler() if scaled else UnitScaler())
+    categories = OneHotEncoder(
         max_categories=MAX_CATEGORIES, handle_unknown="infrequent_if_exist", sparse_output=False
     )
-    return make_column_transformer((numbers, schema.number_names), (words, schema.category_names))
+    return make_column_transformer((numbers, schema.number_names), (categories, schema.category_names))
 
 
 def encode(columns: Any, X: pd.DataFrame) -> np.ndarray:
-    """Return n rows as the numbers that a fitted preprocessing makes of them."""
+    """Return n rows as numbers, by a fitted preprocessing."""
     with warnings.catch_warnings():
-        # The schema reports unseen categories itself, with their number of rows.
+        # `Schema.unseen_categories` reports them.
         warnings.filterwarnings("ignore", "Found unknown categories", UserWarning)
         return np.asarray(columns.transform(X), dtype=np.float64)
-
-
-USUAL = (-10, 60)
-"""Powers of two between which a standard deviation is left alone."""
 
 
 class UnitScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """Divide columns of very small or very large numbers by the power of two nearest to their spread.
 
-    Trees are said not to mind units, but scikit-learn's take values within 1e-7 of each other for the same,
-    and none beyond 1e38. A power of two divides without rounding, so that equal differences of rows and
-    anchors stay equal.
+    Trees do not depend on units in theory, but those of scikit-learn treat values within 1e-7 of each other
+    as equal, and fail beyond 1e38. Dividing by a power of two does not round, so that equal differences
+    between rows and anchors stay equal.
 
     Attributes
     ----------
@@ -328,29 +295,25 @@ class UnitScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """
 
     def fit(self, X: Any, y: Any = None) -> UnitScaler:
-        """Look at columns of shape (n, d)."""
+        """Compute the scale of columns of shape (n, d)."""
         X = validate_data(self, X, dtype=np.float64)
         largest = np.abs(X).max(axis=0)
         largest[largest == 0.0] = 1.0
-        spread = (X / largest).std(axis=0)  # of numbers whose squares are none too large
+        spread = (X / largest).std(axis=0)  # of numbers whose squares do not overflow
         spread[spread == 0.0] = 1.0 / largest[spread == 0.0]
         exponents = np.round(np.log2(spread) + np.log2(largest))
-        usual = (exponents >= USUAL[0]) & (exponents <= USUAL[1])
+        usual = (exponents >= USUAL_EXPONENTS[0]) & (exponents <= USUAL_EXPONENTS[1])
         self.scale_ = np.exp2(np.where(usual, 0.0, np.clip(exponents, -1000, 1000)))
         return self
 
     def transform(self, X: Any) -> np.ndarray:
-        """Return columns of shape (n, d) without their units."""
+        """Return columns of shape (n, d), divided by their scale."""
         check_is_fitted(self)
         return np.asarray(validate_data(self, X, dtype=np.float64, reset=False) / self.scale_)
 
 
-MAX_FINGERPRINTS = 1_000_000
-"""A model of more rows keeps none: eight bytes a row."""
-
-
 def row_fingerprints(X: pd.DataFrame, y: np.ndarray) -> np.ndarray:
-    """Return a hash of each row, which survives numbers that a file holds with 13 digits or more.
+    """Return a hash of each row, which does not depend on more than 12 digits of a number.
 
     Parameters
     ----------

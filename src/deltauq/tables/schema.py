@@ -1,4 +1,4 @@
-"""What the columns of a table are, learnt once, and how other tables are read by it."""
+"""The columns of a training table, and reading other tables by them."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import numpy as np
 
 from deltauq.tables.errors import TableError, did_you_mean, require_pandas
 from deltauq.tables.text_parsing import (
-    check_unread,
+    check_unrecognised,
+    infer_date_format,
+    infer_decimal,
     is_text,
-    learn_date_format,
-    learn_decimal,
+    parse_dates,
+    parse_numbers,
     plain_text,
-    read_dates,
-    read_numbers,
 )
 
 if TYPE_CHECKING:
@@ -27,13 +27,13 @@ REGRESSION, CLASSIFICATION = "regression", "classification"
 TASKS = ("auto", REGRESSION, CLASSIFICATION)
 NUMBER, DATE, DURATION, CATEGORY = "number", "date", "duration", "category"
 KINDS = (NUMBER, DATE, DURATION, CATEGORY)
-MANY_CATEGORIES = 0.5
-"""A column of words with more different ones than this share of rows tells rows apart, not kinds."""
+MAX_DISTINCT = 0.5
+"""A column with more different categories than this share of its rows identifies rows, and is left out."""
 NUMBER_LIKE = re.compile(r"\s*[+-]?\d[\d.,]*\s*")
 DATE_LIKE = re.compile(r"\s*\d+[./ -]\w+[./ -]\d+.*")
 MISSING_VALUE = "missing"
 LARGEST = 1e37
-"""Larger numbers, or differences of them, leave the range of the single precision that trees work in."""
+"""Larger numbers, or their differences, overflow the single precision of trees."""
 
 
 @dataclass(frozen=True)
@@ -44,14 +44,14 @@ class Column:
     ----------
     name : str
     kind : {"number", "date", "duration", "category"}
-        Dates and spans of time are taken as numbers of days.
+        Dates and durations become numbers of days.
     origin : str
-        Of a date, the ISO timestamp that days are counted from.
+        The ISO timestamp that days are counted from; empty for other kinds than dates.
     categories : tuple of str
         The categories of a categorical column; "" stands for a missing value.
     format : str
-        How text is read: of numbers, the decimal mark "." or ",", or "" where none was seen; of dates, a
-        format of `datetime.strptime`, or "" for ISO 8601; else "".
+        The format of text. For numbers, the decimal mark "." or ",", or "" if the training table has none;
+        for dates, a format of `datetime.strptime`, or "" for ISO 8601; else "".
     """
 
     name: str
@@ -69,21 +69,21 @@ class Schema:
 
     @property
     def names(self) -> list[str]:
-        """The names of the columns."""
+        """The names of all columns."""
         return [column.name for column in self.columns]
 
     @property
     def category_names(self) -> list[str]:
-        """The names of the columns of words; all others become numbers."""
+        """The names of the categorical columns."""
         return [column.name for column in self.columns if column.kind == CATEGORY]
 
     @property
     def number_names(self) -> list[str]:
-        """The names of the columns that are numbers or become some."""
+        """The names of the columns that are read as numbers."""
         return [column.name for column in self.columns if column.kind != CATEGORY]
 
     def require_columns(self, names: list[str]) -> None:
-        """Refuse a table without one of the columns."""
+        """Raise an error for a table without one of the columns."""
         for column in self.columns:
             if column.name not in names:
                 raise TableError(
@@ -92,7 +92,7 @@ class Schema:
                 )
 
     def with_formats(self, date_format: str | None, decimal: str | None) -> Schema:
-        """Return a schema that reads text in other formats than the training table had, where given."""
+        """Return a schema that reads text in the given formats instead of those of the training table."""
         formats = {DATE: date_format, NUMBER: decimal}
         columns = (
             replace(column, format=formats.get(column.kind) or column.format) for column in self.columns
@@ -100,12 +100,12 @@ class Schema:
         return Schema(tuple(columns))
 
     def read(self, frame: pd.DataFrame, first_row: int = 0) -> pd.DataFrame:
-        """Return the columns of a table as floats, with NaN where values are missing, and strings.
+        """Return the columns of a table as floats, with NaN for missing values, and strings.
 
         Parameters
         ----------
         frame : DataFrame of n rows
-            With further columns, or in another order.
+            It may have further columns, and another order.
         first_row : int
             The number of rows before these, for errors.
 
@@ -118,12 +118,12 @@ class Schema:
         return require_pandas().DataFrame(read)
 
     def unseen_categories(self, X: pd.DataFrame) -> Iterator[tuple[str, int, str]]:
-        """Yield the columns of words that were not in the training table, how many rows, and the first."""
+        """Yield each column with unseen categories, the number of their rows, and the first of them."""
         for column in self.columns:
             if column.kind == CATEGORY:
-                new = ~X[column.name].isin((*column.categories, ""))
-                if bool(new.any()):
-                    yield column.name, int(new.sum()), str(X[column.name][new.idxmax()])
+                unseen = ~X[column.name].isin((*column.categories, ""))
+                if bool(unseen.any()):
+                    yield column.name, int(unseen.sum()), str(X[column.name][unseen.idxmax()])
 
 
 def unseen_note(name: str, count: int, first: str) -> str:
@@ -131,33 +131,29 @@ def unseen_note(name: str, count: int, first: str) -> str:
     return f'{count:,} rows have unseen categories in "{name}", such as "{first}".'
 
 
-def learn_schema(
+def infer_schema(
     frame: pd.DataFrame, notes: list[str], date_format: str | None = None, decimal: str | None = None
 ) -> Schema:
-    """Return what the columns of a training table are; those that can say nothing are left out.
+    """Return the schema of a training table, without columns that are of no use.
 
     Parameters
     ----------
     frame : DataFrame of shape (n, d), n at least 1
     notes : list of str
-        What was left out is added here.
+        Notes about omitted columns are appended.
     date_format : str or None
-        The format of dates in text, tried before those that are recognised.
+        The format of dates in text, which is tried first.
     decimal : {".", ","} or None
-        The decimal mark of numbers in text that can be read in two ways.
-
-    Returns
-    -------
-    schema : Schema
+        The decimal mark of ambiguous numbers in text.
     """
     columns: list[Column] = []
     dropped: list[str] = []
     for name in frame.columns:
-        column, reason = _learn(plain_text(frame[name]), date_format, decimal)
-        if reason:
-            dropped.append(f"{name} ({reason})")
-        else:
+        column = _infer_column(plain_text(frame[name]), date_format, decimal)
+        if isinstance(column, Column):
             columns.append(column)
+        else:
+            dropped.append(f"{name} ({column})")
     if times := [column.name for column in columns if column.kind in (DATE, DURATION)]:
         notes.append(f"Dates and times were taken as numbers of days: {', '.join(times)}.")
     if dropped:
@@ -168,68 +164,70 @@ def learn_schema(
 
 
 def unusable_values(column: pd.Series) -> str:
-    """Return what a column of a Parquet file may hold that no model is fitted to, or nothing."""
+    """Return the values of a column, as Parquet allows them, that no model supports, or an empty string."""
     try:
         column.nunique()
     except TypeError:
         return "lists or records"
     values = getattr(getattr(column, "cat", column), "categories", column)
-    held = require_pandas().api.types.infer_dtype(values, skipna=True)
-    is_binary = held == "bytes" or (held == "mixed" and any(isinstance(value, bytes) for value in values))
+    kind = require_pandas().api.types.infer_dtype(values, skipna=True)
+    is_binary = kind == "bytes" or (kind == "mixed" and any(isinstance(value, bytes) for value in values))
     return "binary data" if is_binary else ""
 
 
 def kind_of(column: pd.Series) -> str:
-    """Return what kind of column this is; text is words, whatever is written in it."""
+    """Return the kind of a column; text is a category, whatever it contains."""
     types = require_pandas().api.types
-    written = types.infer_dtype(column, skipna=True)
-    if types.is_datetime64_any_dtype(column) or (written in ("date", "datetime") and _is_date(column)):
+    inferred = types.infer_dtype(column, skipna=True)
+    if types.is_datetime64_any_dtype(column):
+        return DATE
+    if inferred in ("date", "datetime") and bool((_stamps(column).notna() == column.notna()).all()):
         return DATE
     if types.is_timedelta64_dtype(column):
         return DURATION
-    # pandas takes a column of gaps alone for one of any kind.
-    is_number = types.is_numeric_dtype(column) or written in ("decimal", "boolean", "empty")
+    # A column of missing values only fits any kind.
+    is_number = types.is_numeric_dtype(column) or inferred in ("decimal", "boolean", "empty")
     return NUMBER if is_number else CATEGORY
 
 
-def learn_kind(column: pd.Series, date_format: str | None, decimal: str | None) -> tuple[str, str]:
-    """Return the kind of a column, and the format that its text is read by.
+def infer_kind(column: pd.Series, date_format: str | None, decimal: str | None) -> tuple[str, str]:
+    """Return the kind of a column, and the format of its text.
 
     Parameters
     ----------
     column : Series
         As `plain_text` returns it.
     date_format, decimal
-        As for `learn_schema`.
+        As for `infer_schema`.
     """
     if not is_text(column):
         return kind_of(column), ""
-    if read_numbers(column).dtype == "boolean":
+    if parse_numbers(column).dtype == "boolean":
         return NUMBER, ""
-    if (mark := learn_decimal(column, decimal)) is not None:
+    if (mark := infer_decimal(column, decimal)) is not None:
         return NUMBER, mark
-    if (form := learn_date_format(column, date_format)) is not None:
+    if (form := infer_date_format(column, date_format)) is not None:
         return DATE, form
-    check_unread(column)
+    check_unrecognised(column)
     return CATEGORY, ""
 
 
 def days(column: pd.Series, origin: str = "", date_format: str = "") -> pd.Series:
-    """Return dates as days since an origin, the first of them by default, and spans of time in days."""
+    """Return dates as days since an origin, by default the first date, and durations as days."""
     pandas = require_pandas()
     if not pandas.api.types.is_timedelta64_dtype(column):
         stamps = _stamps(column, date_format)
         column = stamps - (pandas.Timestamp(origin) if origin else stamps.min())
-    return column / pandas.Timedelta(days=1).as_unit("s")  # of nanoseconds, long spans would overflow
+    return column / pandas.Timedelta(days=1).as_unit("s")  # in nanoseconds, long durations would overflow
 
 
 def first_stamp(column: pd.Series, date_format: str = "") -> str:
-    """Return the first of a column's dates as an ISO timestamp, which days may be counted from."""
+    """Return the first date of a column as an ISO timestamp."""
     return str(_stamps(column, date_format).min().isoformat())
 
 
 def dates(numbers: np.ndarray, origin: str) -> np.ndarray:
-    """Return days since an origin, of shape (n,), as timestamps in UTC; years end at 1 and at 9999."""
+    """Return days since an origin, of shape (n,), as timestamps in UTC, clipped to the years 1 to 9999."""
     start = np.datetime64(require_pandas().Timestamp(origin).tz_convert(None), "ms")
     day = np.timedelta64(1, "D")
     first, last = ((np.datetime64(end) - start) / day for end in ("0001-01-01", "9999-12-31"))
@@ -238,65 +236,17 @@ def dates(numbers: np.ndarray, origin: str) -> np.ndarray:
 
 
 def plain_floats(column: pd.Series) -> pd.Series:
-    """Return a column of numbers, decimals or flags as floats, with NaN where values are missing."""
+    """Return a column of numbers, decimals or flags as floats, with NaN for missing values."""
     return require_pandas().Series(
         column.to_numpy(dtype=np.float64, na_value=np.nan), index=column.index, name=column.name
     )
 
 
-def _learn(column: pd.Series, date_format: str | None, decimal: str | None) -> tuple[Column, str]:
-    """Return what a column is, and why it is to be left out, if it is."""
-    name = str(column.name)
-    if unusable := unusable_values(column):
-        return Column(name, NUMBER), unusable
-    if column.nunique() <= 1:
-        return Column(name, NUMBER), "one value"
-    kind, form = learn_kind(column, date_format, decimal)
-    if kind == NUMBER and name.startswith("Unnamed:") and _read_floats(column, form).is_monotonic_increasing:
-        return Column(name, kind), "row numbers"
-    if kind == CATEGORY and column.nunique() > MANY_CATEGORIES * len(column):
-        return Column(name, kind), "words that hardly repeat"
-    if kind == DATE:
-        return Column(name, kind, origin=first_stamp(column, form), format=form), ""
-    if kind == CATEGORY:
-        return Column(name, kind, categories=tuple(sorted(_read_words(column).unique()))), ""
-    return Column(name, kind, format=form), ""
-
-
-def _read(column: Column, values: pd.Series, first_row: int) -> pd.Series:
-    if unusable := unusable_values(values):
-        raise TableError(f'the column "{column.name}" holds {unusable}, where {column.kind}s are due.')
-    values = plain_text(values)
-    if column.kind == CATEGORY:
-        return _read_words(values)
-    if column.kind == NUMBER:
-        read = _read_floats(values, column.format)
-    elif column.kind == DATE:
-        read = _read_dates(values, column.format, column.origin)
-    else:
-        read = _read_spans(values)
-    _refuse(values.notna() & read.isna(), values, column, f"where {column.kind}s are due", first_row)
-    _refuse(~(read.abs() <= LARGEST) & read.notna(), values, column, "which is too large", first_row)
-    return read
-
-
-def _refuse(wrong: pd.Series, values: pd.Series, column: Column, why: str, first_row: int) -> None:
-    """Refuse the first row that is wrong."""
-    wrong = wrong.to_numpy(dtype=bool)
-    if wrong.any():
-        row = int(np.argmax(wrong))
-        value = values.iloc[row]
-        raise TableError(
-            f'the column "{values.name}" holds "{value}" in row {first_row + row + 1:,}, {why}'
-            f"{format_hint(column, str(value))}."
-        )
-
-
 def format_hint(column: Column, value: str) -> str:
-    """Name the format that a column is read by, and the option for another, if the value looks like one."""
+    """Return a hint at the option for another format, if a value looks like a number or a date."""
     if column.kind == NUMBER and NUMBER_LIKE.fullmatch(value):
         marks = {",": "with decimal commas", ".": "with decimal points"}
-        known = marks.get(column.format, "where they can be read in one way")
+        known = marks.get(column.format, "if they are unambiguous")
         return f"; numbers are read {known}: --decimal names another decimal mark (decimal= in Python)"
     if column.kind == DATE and DATE_LIKE.fullmatch(value):
         known = column.format or "2024-12-31"
@@ -304,64 +254,14 @@ def format_hint(column: Column, value: str) -> str:
     return ""
 
 
-def _read_words(values: pd.Series) -> pd.Series:
-    return values.astype(object).where(values.notna(), "").astype(str).astype(object)
-
-
-def _read_floats(values: pd.Series, decimal: str) -> pd.Series:
-    if is_text(values):
-        return plain_floats(read_numbers(values, decimal))
-    if kind_of(values) != NUMBER:
-        return require_pandas().Series(np.nan, index=values.index)
-    return plain_floats(values)
-
-
-def _read_dates(values: pd.Series, date_format: str, origin: str) -> pd.Series:
-    if not values.notna().any() or not (is_text(values) or kind_of(values) == DATE):
-        return require_pandas().Series(np.nan, index=values.index)
-    return days(values, origin, date_format)
-
-
-def _read_spans(values: pd.Series) -> pd.Series:
-    pandas = require_pandas()
-    if is_text(values):
-        values = pandas.to_timedelta(values, errors="coerce")
-    if not pandas.api.types.is_timedelta64_dtype(values):
-        return pandas.Series(np.nan, index=values.index)
-    return days(values)
-
-
-def _stamps(column: pd.Series, date_format: str = "") -> pd.Series:
-    """Return a column of dates, or of text with dates in it, as timestamps in UTC."""
-    if is_text(column):
-        return _in_calendar(read_dates(column, date_format))
-    return _in_calendar(require_pandas().to_datetime(column, utc=True, errors="coerce"))
-
-
-def _is_date(column: pd.Series) -> bool:
-    """Tell whether all dates of a column are in the range of pandas."""
-    return bool((_stamps(column).notna() == column.notna()).all())
-
-
-def _in_calendar(stamps: pd.Series) -> pd.Series:
-    """Refuse dates that cannot be written, such as those of a damaged file."""
-    if not bool(stamps.dt.year.dropna().between(1, 9999).all()):
-        raise TableError(f'the column "{stamps.name}" holds dates outside the years 1 to 9999.')
-    return stamps
-
-
 def format_value(column: Column, value: Any) -> str:
-    """Return a value of a column, as `Schema.read` gives it, in the column's own terms.
+    """Return a value of a column, as `Schema.read` returns it, as text in the terms of the table.
 
     Parameters
     ----------
     column : Column
     value : float or str
-        Dates and spans in days, "" or NaN where nothing is known.
-
-    Returns
-    -------
-    text : str
+        Dates and durations in days; "" or NaN for a missing value.
     """
     if column.kind == CATEGORY:
         return str(value) or MISSING_VALUE
@@ -373,3 +273,86 @@ def format_value(column: Column, value: Any) -> str:
         return str(stamp.date().isoformat())
     number = f"{value:,.0f}" if 1e3 <= abs(value) < 1e12 else f"{value:.4g}"
     return f"{number} days" if column.kind == DURATION else number
+
+
+def _infer_column(column: pd.Series, date_format: str | None, decimal: str | None) -> Column | str:
+    """Return a column, or the reason to leave it out."""
+    name = str(column.name)
+    if unusable := unusable_values(column):
+        return unusable
+    if column.nunique() <= 1:
+        return "one value"
+    kind, form = infer_kind(column, date_format, decimal)
+    if kind == NUMBER and name.startswith("Unnamed:") and _read_floats(column, form).is_monotonic_increasing:
+        return "row numbers"
+    if kind == CATEGORY and column.nunique() > MAX_DISTINCT * len(column):
+        return "categories that hardly repeat"
+    if kind == DATE:
+        return Column(name, kind, origin=first_stamp(column, form), format=form)
+    if kind == CATEGORY:
+        return Column(name, kind, categories=tuple(sorted(_read_categories(column).unique())))
+    return Column(name, kind, format=form)
+
+
+def _read(column: Column, values: pd.Series, first_row: int) -> pd.Series:
+    if unusable := unusable_values(values):
+        raise TableError(f'the column "{column.name}" holds {unusable}, which the model does not support.')
+    values = plain_text(values)
+    if column.kind == CATEGORY:
+        return _read_categories(values)
+    if column.kind == NUMBER:
+        read = _read_floats(values, column.format)
+    elif column.kind == DATE:
+        read = _read_dates(values, column.format, column.origin)
+    else:
+        read = _read_durations(values)
+    for wrong, why in (
+        (values.notna() & read.isna(), f"where {column.kind}s are expected"),
+        (~(read.abs() <= LARGEST) & read.notna(), "which is too large"),
+    ):
+        if wrong.any():
+            row = int(np.argmax(wrong.to_numpy(dtype=bool)))
+            raise TableError(
+                f'the column "{values.name}" holds "{values.iloc[row]}" in row {first_row + row + 1:,}, {why}'
+                f"{format_hint(column, str(values.iloc[row]))}."
+            )
+    return read
+
+
+def _read_categories(values: pd.Series) -> pd.Series:
+    return values.astype(object).where(values.notna(), "").astype(str).astype(object)
+
+
+def _read_floats(values: pd.Series, decimal: str) -> pd.Series:
+    if is_text(values):
+        return plain_floats(parse_numbers(values, decimal))
+    return plain_floats(values) if kind_of(values) == NUMBER else _all_missing(values)
+
+
+def _read_dates(values: pd.Series, date_format: str, origin: str) -> pd.Series:
+    if not values.notna().any() or not (is_text(values) or kind_of(values) == DATE):
+        return _all_missing(values)
+    return days(values, origin, date_format)
+
+
+def _read_durations(values: pd.Series) -> pd.Series:
+    pandas = require_pandas()
+    if is_text(values):
+        values = pandas.to_timedelta(values, errors="coerce")
+    return days(values) if pandas.api.types.is_timedelta64_dtype(values) else _all_missing(values)
+
+
+def _all_missing(values: pd.Series) -> pd.Series:
+    return require_pandas().Series(np.nan, index=values.index)
+
+
+def _stamps(column: pd.Series, date_format: str = "") -> pd.Series:
+    """Return a column of dates, or of text with dates, as timestamps in UTC."""
+    if is_text(column):
+        stamps = parse_dates(column, date_format)
+    else:
+        stamps = require_pandas().to_datetime(column, utc=True, errors="coerce")
+    if not bool(stamps.dt.year.dropna().between(1, 9999).all()):
+        # Such as those of a damaged file, which cannot be written.
+        raise TableError(f'the column "{stamps.name}" holds dates outside the years 1 to 9999.')
+    return stamps
