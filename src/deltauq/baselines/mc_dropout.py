@@ -21,12 +21,7 @@ class SharedDropout(nn.Module):
 
     In ``train()`` every row has a mask of its own. In ``eval()`` nothing is dropped, unless `generator` is
     set: then all rows share the mask drawn from it, so that one state of the generator is one function of
-    the input, independent of the batch.
-
-    Parameters
-    ----------
-    rate : float
-        Probability that a feature is dropped.
+    the input, independent of the batch. `rate` is the probability that a feature is dropped.
     """
 
     def __init__(self, rate: float) -> None:

@@ -17,7 +17,6 @@ from torch import Tensor, nn
 
 from deltauq.core import Posterior, StreamingPosterior
 from deltauq.nn.training import (
-    Batch,
     NotStackableError,
     Objective,
     Recipe,
@@ -71,7 +70,6 @@ class Training:
         x: Tensor,
         y: Tensor,
         objective: Objective | None = None,
-        after_step: Callable[[Batch], None] | None = None,
     ) -> None:
         """Train one network in place on rows of shape (n, ...)."""
         if objective is None and self.criterion is not None:
@@ -85,7 +83,6 @@ class Training:
             fabric=self.fabric,
             normalise=self.normalise,
             checkpoint=self.checkpoint,
-            after_step=after_step,
             progress=self.progress,
         )
 

@@ -90,18 +90,9 @@ def convert(net: nn.Module, initial_std: float) -> nn.Module:
 
 
 class VariationalNetwork(nn.Module):
-    """A converted network and, for regression, the noise of the targets.
+    """A network that was converted by `convert` and, for regression, the noise of the targets.
 
-    Parameters
-    ----------
-    module : Module
-        Result of `convert`.
-    prior_std : float
-        Standard deviation of the prior of every weight.
-    noise : float, optional
-        Initial standard deviation of the noise; None for classification.
-    learn_noise : bool, default=True
-        Whether the noise is trained.
+    `noise` is its initial standard deviation; None for classification.
     """
 
     def __init__(

@@ -21,6 +21,17 @@ WIDENABLE = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 NORMS = (_NormBase, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm)
 """Norms may come before the layer that takes the input."""
 INITS = ("pretrained", "random")
+CHANNELS: dict[type[nn.Module], tuple[str, int]] = {
+    nn.Linear: ("in_features", -1),
+    _ConvNd: ("in_channels", 1),
+    _NormBase: ("num_features", 1),
+    nn.GroupNorm: ("num_channels", 1),
+    nn.LayerNorm: ("normalized_shape", -1),
+    nn.RMSNorm: ("normalized_shape", -1),
+    nn.MultiheadAttention: ("embed_dim", -1),
+    nn.RNNBase: ("input_size", -1),
+}
+"""Attributes with the number of input channels, and the axis of the channels."""
 _SEQUENCES = (nn.RNNBase, nn.MultiheadAttention, nn.TransformerEncoderLayer, nn.TransformerEncoder)
 _NAMES = ", ".join(kind.__name__ for kind in WIDENABLE)
 
@@ -163,21 +174,10 @@ def _input_channels(layer: nn.Module, at: str) -> tuple[int, int, Tensor]:
 
 def _channels_of(layer: nn.Module) -> tuple[int, int] | None:
     """Return the input channels of a layer of PyTorch, and their axis."""
-    match layer:
-        case nn.Linear():
-            return layer.in_features, -1
-        case _ConvNd():
-            return layer.in_channels, 1
-        case _NormBase():
-            return layer.num_features, 1
-        case nn.GroupNorm():
-            return layer.num_channels, 1
-        case nn.LayerNorm() | nn.RMSNorm():
-            return layer.normalized_shape[-1], -1
-        case nn.MultiheadAttention():
-            return layer.embed_dim, -1
-        case nn.RNNBase():
-            return layer.input_size, -1
+    for kind, (name, axis) in CHANNELS.items():
+        if isinstance(layer, kind):
+            value = getattr(layer, name)
+            return (value[-1] if isinstance(value, tuple) else value), axis
     return None
 
 

@@ -22,7 +22,7 @@ from deltauq.nn.inputs import check_one_input
 from deltauq.nn.losses import squared_error
 from deltauq.nn.training.loader import Batch, BatchPairing, Epochs, Objective, derive_seed
 from deltauq.nn.training.recipe import Recipe, set_rate
-from deltauq.nn.training.steps import AnchorMonitor, GraphedStep, Step
+from deltauq.nn.training.steps import AnchorMonitor, GraphedStep
 
 CHECKED_ROWS = 8
 """Inputs of the pass that checks which layer of a network is anchored."""
@@ -85,7 +85,6 @@ def fit(
     normalise: tuple[Tensor, Tensor] | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     checkpoint_every: int = 1,
-    after_step: Callable[[Batch], None] | None = None,
     progress: Callable[[int, float], None] | None = None,
 ) -> History:
     """Train a network in place.
@@ -115,8 +114,6 @@ def fit(
         a file of another recipe, dataset or network raises an error.
     checkpoint_every : int, default=1
         Epochs between checkpoints.
-    after_step : callable, optional
-        Called with the batch after each step, for statistics that are no parameters. Such runs use no graphs.
     progress : callable, optional
         Called with the number of finished epochs and the loss of the last one.
 
@@ -137,8 +134,7 @@ def fit(
     if recipe.channels_last:
         net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     net.to(device)
-    graphed = device.type == "cuda" and fabric.world_size == 1 and after_step is None
-    graphed = graphed and can_be_graphed(net, recipe)
+    graphed = device.type == "cuda" and fabric.world_size == 1 and can_be_graphed(net, recipe)
     optimizer = recipe.make_optimizer(net.parameters(), graphed=graphed)
     compiled: Any = torch.compile(net) if recipe.compile else net
     module, optimizer = fabric.setup(compiled, optimizer)
@@ -154,9 +150,16 @@ def fit(
         description = {"recipe": options, "data": _hash_of(x, y, *(normalise or ()))}
         history = _resume(fabric, Path(checkpoint), state, description, net)
 
-    step: Any = Step(fabric, module, optimizer, objective)
+    def step(batch: Batch) -> Tensor:
+        optimizer.zero_grad(set_to_none=True)
+        loss = objective(module, batch)
+        fabric.backward(loss)
+        optimizer.step()
+        return loss.detach()
+
+    run_step: Callable[[Batch], Tensor] = step
     if graphed:
-        step = GraphedStep(step, AnchorMonitor(module) if isinstance(net, Anchored) else None)
+        run_step = GraphedStep(step, AnchorMonitor(module) if isinstance(net, Anchored) else None)
     # The random state outside stays as it was.
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []), ExitStack() as stack:
         if isinstance(net, Anchored):
@@ -179,10 +182,8 @@ def fit(
             for k, batch in enumerate(epochs.batches(epoch, drop_last=drop_last)):
                 set_rate(optimizer, recipe.rate(epoch + k / n_steps))
                 n = len(batch.x)
-                total += n * step(share_of(batch, fabric.global_rank, fabric.world_size))
+                total += n * run_step(share_of(batch, fabric.global_rank, fabric.world_size))
                 rows += n
-                if after_step is not None:
-                    after_step(batch)
             loss = float(fabric.all_reduce(total / rows, reduce_op="mean"))  # type: ignore[arg-type]
             history.losses.append(loss)
             history.seconds.append(time.perf_counter() - started)

@@ -1,42 +1,22 @@
-"""Steps of gradient descent: run one by one, or recorded once and replayed on a GPU."""
+"""Steps of gradient descent that are recorded once and replayed on a GPU."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
-from lightning_fabric import Fabric
 from torch import Tensor, nn
 
-from deltauq.nn.training.loader import Batch, Objective
+from deltauq.nn.training.loader import Batch
 
 WARMUP_STEPS = 3
 
 
-class Step:
-    """One step of gradient descent; returns the loss before it."""
-
-    def __init__(self, fabric: Fabric, net: Any, optimizer: Any, objective: Objective) -> None:
-        self.fabric, self.net, self.optimizer, self.objective = fabric, net, optimizer, objective
-
-    def __call__(self, batch: Batch) -> Tensor:
-        """Run one step on a batch and return its loss."""
-        self.optimizer.zero_grad(set_to_none=True)
-        loss = self.objective(self.net, batch)
-        self.fabric.backward(loss)
-        self.optimizer.step()
-        return loss.detach()
-
-
 class AnchorMonitor:
-    """Notices whether an anchored network is ever called in training without anchors.
+    """Notices whether an anchored network, or its wrapper, is ever called in training without anchors.
 
     It then draws some itself, which a replayed step could not repeat.
-
-    Parameters
-    ----------
-    module : Module
-        The network, or its wrapper.
     """
 
     def __init__(self, module: nn.Module) -> None:
@@ -50,7 +30,7 @@ class AnchorMonitor:
 class GraphedStep:
     """A step that is recorded as a CUDA graph after a few plain steps, and replayed from then on."""
 
-    def __init__(self, step: Step, monitor: AnchorMonitor | None) -> None:
+    def __init__(self, step: Callable[[Batch], Tensor], monitor: AnchorMonitor | None) -> None:
         self.step, self.monitor = step, monitor
         self.n_steps = 0
         self.graph: torch.cuda.CUDAGraph | None = None
