@@ -40,6 +40,7 @@ from deltauq.assessment.scoring import Predictions, compute
 from deltauq.estimators import AnchoredRegressor
 from deltauq.estimators.base_estimators import tags_of
 from deltauq.estimators.validation import validate_input
+from deltauq.utils.errors import InputError
 from deltauq.utils.formatting import shown
 from deltauq.utils.progress import counting_bar
 
@@ -185,12 +186,12 @@ def assess(
     _check_count("n_anchors", n_anchors, "default")
     _check_count("n_train_anchors", n_train_anchors, "quick", "auto")
     if not (isinstance(coverage, (int, float)) and 0.0 < coverage < 1.0):
-        raise ValueError(f"coverage must lie between 0 and 1, got {shown(coverage)}.")
+        raise InputError(f"coverage must lie between 0 and 1, got {shown(coverage)}.")
     preprocessing, model = _split_pipeline(estimator)
     task = "classification" if tags_of(model).estimator_type == "classifier" else "regression"
     target, n_classes = _checked_classes(y) if task == "classification" else (_checked_numbers(y), 0)
     if _num_samples(X) != len(target):
-        raise ValueError(f"X has {_num_samples(X)} rows, but y has {len(target)}.")
+        raise InputError(f"X has {_num_samples(X)} rows, but y has {len(target)}.")
     if preprocessing is None:
         # The class does not matter: both validate X in the same way.
         X, _ = validate_input(AnchoredRegressor(model), X, target)
@@ -308,7 +309,7 @@ def _check_count(name: str, value: Any, *allowed: str) -> None:
         return
     if not (isinstance(value, str) and value in allowed):
         others = "".join(f' or "{text}"' for text in allowed)
-        raise ValueError(f"{name} must be a positive integer{others}, got {shown(value)}.")
+        raise InputError(f"{name} must be a positive integer{others}, got {shown(value)}.")
 
 
 def _split_pipeline(estimator: Any) -> tuple[BaseEstimator | None, BaseEstimator]:
@@ -331,11 +332,11 @@ def _checked_classes(y: Any) -> tuple[np.ndarray, int]:
     y = column_or_1d(y)
     missing = sum(label is None or is_pandas_na(label) or is_scalar_nan(label) for label in y.tolist())
     if missing > 0:
-        raise ValueError(f"y has {missing} missing value(s): remove these rows.")
+        raise InputError(f"y has {missing} missing value(s): remove these rows.")
     check_classification_targets(y)
     classes, indices = np.unique(y, return_inverse=True)
     if len(classes) < 2:
-        raise ValueError(f"y has one class only: {classes[0]!r}.")
+        raise InputError(f"y has one class only: {classes[0]!r}.")
     return indices, len(classes)
 
 
@@ -345,19 +346,19 @@ def _checked_numbers(y: Any) -> np.ndarray:
     try:
         y = np.asarray(y, dtype=np.float64)
     except ValueError as error:
-        raise ValueError(f"y must be numeric for a regressor, but {error}.") from error
+        raise InputError(f"y must be numeric for a regressor, but {error}.") from error
     if not np.all(np.isfinite(y)):
-        raise ValueError(f"y has {int(np.sum(~np.isfinite(y)))} missing or infinite values.")
+        raise InputError(f"y has {int(np.sum(~np.isfinite(y)))} missing or infinite values.")
     if np.ptp(y) == 0:
-        raise ValueError(f"y is {y[0]:g} in every row: there is nothing to predict.")
+        raise InputError(f"y is {y[0]:g} in every row: there is nothing to predict.")
     return np.asarray(y)
 
 
 def _check_rows(splits: list[Split], coverage: float) -> None:
-    """Raise ValueError if folds are too small for intervals of the nominal coverage."""
+    """Raise InputError if folds are too small for intervals of the nominal coverage."""
     needed, smallest = rows_to_calibrate(coverage), min(len(split.held_out) for split in splits)
     if smallest < needed:
-        raise ValueError(
+        raise InputError(
             f"Too few rows: {coverage:.0%} intervals need {needed} held-out rows in each training part, but "
             f"a fifth of the smallest one is {smallest}. Use more rows."
         )
@@ -383,7 +384,7 @@ def make_splits(
             fit, held_out = _hold_out(train, groups, isinstance(cv, TimeSeriesSplit), seed)
         splits.append(Split(fit, held_out, test))
     if len(splits) < 2:
-        raise ValueError(f"cv must make at least two folds, got {len(splits)}.")
+        raise InputError(f"cv must make at least two folds, got {len(splits)}.")
     return splits
 
 
@@ -399,7 +400,7 @@ def _folds(
     stratify = task == "classification"
     if not isinstance(cv, (int, np.integer)):
         if n_repeats != 1:
-            raise ValueError(
+            raise InputError(
                 f"n_repeats={n_repeats} needs cv to be a number of folds; give a repeated splitter instead."
             )
         if not hasattr(cv, "split") and cv is not None:
@@ -407,13 +408,13 @@ def _folds(
         yield from check_cv(cv, y, classifier=stratify).split(X, y, groups)
         return
     if not 2 <= cv <= len(y):
-        raise ValueError(
+        raise InputError(
             f"cv, the number of folds, must be from 2 to the number of rows, {len(y)}, got {cv}."
         )
     if groups is not None:
-        raise ValueError("groups need a splitter that uses them, such as cv=GroupKFold(5).")
+        raise InputError("groups need a splitter that uses them, such as cv=GroupKFold(5).")
     if stratify and (smallest := int(np.min(np.bincount(y)))) < cv:
-        raise ValueError(
+        raise InputError(
             f"The smallest class has {smallest} row(s), but {cv} folds need {cv}: use fewer folds or merge "
             "classes."
         )
@@ -423,11 +424,11 @@ def _folds(
 
 
 def _checked_pairs(cv: Any) -> list[Any]:
-    """Return an iterable of (train, test) as a list, or raise ValueError for anything else."""
+    """Return an iterable of (train, test) as a list, or raise InputError for anything else."""
     pairs = list(cv) if isinstance(cv, Iterable) else [cv]
     for pair in pairs:
         if not isinstance(pair, (tuple, list, np.ndarray)) or [np.ndim(rows) for rows in pair] != [1, 1]:
-            raise ValueError(
+            raise InputError(
                 "cv must be a number of folds, a scikit-learn splitter or pairs of (train, test) row "
                 f"numbers, got {shown(cv)}."
             )
@@ -439,7 +440,7 @@ def _hold_out(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the training rows to fit and those to hold out."""
     if len(train) < 2:
-        raise ValueError(f"A training part of {len(train)} row(s) is too small to hold out rows.")
+        raise InputError(f"A training part of {len(train)} row(s) is too small to hold out rows.")
     if is_time_series:
         start = len(train) - max(1, round(HELD_OUT_SHARE * len(train)))
         return train[:start], train[start:]

@@ -1,6 +1,5 @@
 """`deltauq assess`."""
 
-import json
 import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
@@ -8,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from deltauq.cli import options
-from deltauq.cli.files import check_page, writing
+from deltauq.cli.files import check_page
+from deltauq.cli.output import show_result
 from deltauq.tables.base_models import BaseModel
 from deltauq.utils.errors import InputError
 from deltauq.utils.progress import counting_bar
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from deltauq.tables.preprocessing import TrainingTable
 
 MAX_ROWS = 2000
-WIDE = 100
-"""Terminals of this width have space between columns."""
 
 app = options.new_app()
 
@@ -67,22 +65,20 @@ def assess(
         n_jobs=jobs,
         random_state=seed,
     )
-    if html is not None:
-        with writing(html):
-            result.save_html(html, f"{target} of {file.name}, {model.value}")
-    page = None if html is None else str(html.resolve())
-    if as_json:
-        about = {"file": str(file), "target": target, "model": model.value, "columns": table.X.shape[1]}
-        print(json.dumps({**about, **result.to_dict(), "notes": table.notes, "page": page}))
-        return
-    _print_result(result, table.notes)
-    if page is not None:
-        print(f"Page: {page}")
+    about = {
+        "file": str(file),
+        "target": target,
+        "model": model.value,
+        "columns": table.X.shape[1],
+        "notes": table.notes,
+    }
+    show_result(result, about, html, f"{target} of {file.name}, {model.value}", as_json=as_json)
 
 
 def _assess(table: "TrainingTable", model: BaseModel, **params: Any) -> "Assessment":
     """Assess a model with a progress bar; the result is in the units of the target."""
     import numpy as np
+    from sklearn.exceptions import ConvergenceWarning
 
     from deltauq.assessment import assess
     from deltauq.assessment.recommendation import COMMAND_LINE
@@ -97,33 +93,8 @@ def _assess(table: "TrainingTable", model: BaseModel, **params: Any) -> "Assessm
         unit = largest * float(y.std())
         y = (y - y.mean()) / y.std()
     with warnings.catch_warnings(), counting_bar("fits") as tick:
-        warnings.simplefilter("ignore")
-        try:
-            result = assess(build_pipeline(model, table), table.X, y, progress=tick, **params)
-        except ValueError as error:
-            raise InputError(str(error)) from error
+        warnings.filterwarnings("ignore", "Found unknown categories", UserWarning)
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        result = assess(build_pipeline(model, table), table.X, y, progress=tick, **params)
     result = replace(result, options=COMMAND_LINE)
     return result.rescaled(unit) if table.task == "regression" else result
-
-
-def _print_result(result: "Assessment", notes: list[str]) -> None:
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    console = Console()
-    for note in notes:
-        console.print(Text(note))
-    console.print(Text(f"\n{result.heading()}", style="bold"))
-    grid = Table(box=box.SIMPLE, padding=(0, 1 if console.width >= WIDE else 0, 0, 0))
-    (table,) = result.tables().values()
-    for column, name in enumerate(table.header):
-        # Names may wrap between words, numbers may not.
-        texts = [cells[column] if column else max(cells[0].split(), key=len) for cells in table.rows]
-        grid.add_column(name, justify="right" if column else "left", min_width=max(map(len, texts)))
-    for row, cells in enumerate(table.rows):
-        grid.add_row(*cells, style="bold" if (row, 0) in table.bold else "")
-    console.print(grid)
-    console.print(Text(table.caption))
-    console.print(Text(f"\n{result.summary()}"))

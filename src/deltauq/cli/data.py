@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import urlsplit
@@ -10,8 +10,10 @@ from urllib.parse import urlsplit
 import typer
 
 from deltauq.cli import options
+from deltauq.cli.output import print_table
 from deltauq.data.files import cache_dir, data_dir
 from deltauq.data.inventory import DATA_DIRECTORY, Dataset, list_datasets
+from deltauq.plots.page import Table
 from deltauq.utils.errors import InputError
 from deltauq.utils.progress import progress_bar
 
@@ -38,7 +40,7 @@ def list_(folder: Folder = None, as_json: options.Json = False) -> None:
         print(json.dumps([_to_dict(dataset) for dataset in datasets]))
         return
     rows = [(dataset.name, _size(dataset), _location(dataset), _file(dataset)) for dataset in datasets]
-    _print_table(("dataset", "size", "location", "file or server"), rows)
+    print_table(Table(("dataset", "size", "location", "file or server"), rows))
     print(f"Data directory: {data_dir() or 'none; set it by --data or DELTAUQ_DATA'}")
     print(f"Cache: {cache_dir()}")
 
@@ -60,7 +62,7 @@ def check(folder: Folder = None, as_json: options.Json = False) -> None:
             (dataset.name, _size(dataset), f"{status}: {reason}" if reason else status)
             for dataset, (status, reason) in zip(datasets, results, strict=True)
         ]
-        _print_table(("dataset", "size", "status"), rows)
+        print_table(Table(("dataset", "size", "status"), rows))
     corrupt = [d.name for d, (status, _) in zip(datasets, results, strict=True) if status == CORRUPT]
     if corrupt:
         raise InputError(f"{len(corrupt)} of {len(datasets)} datasets are corrupt: {', '.join(corrupt)}")
@@ -130,17 +132,3 @@ def _size(dataset: Dataset) -> str:
         return ""
     megabytes = dataset.size / 1e6
     return f"{megabytes:.1f} MB" if megabytes >= 0.1 else f"{dataset.size / 1e3:.1f} kB"
-
-
-def _print_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for number, name in enumerate(header):
-        table.add_column(name, justify="right" if number == 1 else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*map(Text, row))
-    Console().print(table)

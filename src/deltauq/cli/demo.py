@@ -2,16 +2,14 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from deltauq.cli import options
 from deltauq.cli.files import check_page, writing
+from deltauq.cli.output import print_table, print_text
 from deltauq.utils.progress import counting_bar
-
-if TYPE_CHECKING:
-    from deltauq.demo import Demo
 
 app = options.new_app()
 
@@ -35,29 +33,7 @@ def demo(
     if as_json:
         print(json.dumps({**result.to_dict(), "page": str(out.resolve())}, allow_nan=False))
         return
-    _print_result(result)
+    for title, table in result.tables().items():
+        print_table(table, title)
+    print_text(result.table.summary())
     print(f"Page: {out.resolve()}")
-
-
-def _print_result(result: "Demo") -> None:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    from deltauq.demo.run import N_TRAIN
-
-    console = Console()
-    bands = Table(title="1. A gap in the data", title_justify="left", title_style="bold")
-    bands.add_column("base estimator")
-    bands.add_column("mean σ in the gap / at the data", justify="right")
-    for band in result.bands:
-        bands.add_row(band.name, f"{band.gap_ratio:.1f}")
-    console.print(bands)
-    title = f"\n2. Diabetes: {N_TRAIN} training rows, {len(result.table.y)} test rows"
-    scores = Table(title=title, title_justify="left", title_style="bold")
-    for name in ("model", "MAE", "rank corr.", "coverage", "width"):
-        scores.add_column(name, justify="left" if name == "model" else "right")
-    for row in result.table.formatted_scores():
-        scores.add_row(*row)
-    console.print(scores)
-    console.print(Text(result.table.summary()))

@@ -1,18 +1,15 @@
 """`deltauq evaluate`."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from deltauq.cli import options
-from deltauq.cli.files import check_page, load_model, writing
+from deltauq.cli.files import check_page, load_model
+from deltauq.cli.output import show_result
 from deltauq.utils.progress import counting_bar
-
-if TYPE_CHECKING:
-    from deltauq.tables import Evaluation
 
 app = options.new_app()
 
@@ -41,37 +38,5 @@ def evaluate(
             loaded, file, date_format=date_format, decimal=decimal, encoding=encoding, progress=tick
         )
     result = replace(result, notes=[*notes, *result.notes])
-    if html is not None:
-        with writing(html):
-            result.save_html(html, f"{result.target} of {file.name}, {result.model}")
-    page = None if html is None else str(html.resolve())
-    if as_json:
-        print(json.dumps({"file": str(file), **result.to_dict(), "page": page}))
-        return
-    _print_result(result)
-    if page is not None:
-        print(f"Page: {page}")
-
-
-def _print_result(result: "Evaluation") -> None:
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    console = Console()
-    for note in result.notes:
-        console.print(Text(note))
-    console.print(Text(result.heading(), style="bold"))
-    console.print(Text(result.summary()))
-    for title, table in result.tables().items():
-        grid = Table(
-            title=title, title_justify="left", title_style="bold", box=box.SIMPLE, padding=(0, 1, 0, 0)
-        )
-        for name in table.header:
-            grid.add_column(Text(name))
-        for row in table.rows:
-            grid.add_row(*map(Text, row))  # Text: cells may contain rich markup
-        console.print(grid)
-        if table.caption:
-            console.print(Text(table.caption))
+    title = f"{result.target} of {file.name}, {result.model}"
+    show_result(result, {"file": str(file)}, html, title, as_json=as_json)

@@ -6,9 +6,9 @@ import numpy as np
 
 from deltauq import plots
 from deltauq._version import __version__
-from deltauq.demo.run import COVERAGE, N_POINTS, N_TRAIN, N_TREES, Band, Demo, TableResult
+from deltauq.demo.run import N_POINTS, N_TRAIN, N_TREES, Band, Demo, TableResult
 from deltauq.metrics import coverage_curve
-from deltauq.plots.page import Block, Code, Figure, Section, Table, render_page
+from deltauq.plots.page import Block, Code, Figure, Section, render_page
 
 LEVELS = np.array([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99])
 
@@ -84,14 +84,10 @@ def _band_figure(band: Band, y_range: tuple[float, float]) -> Figure:
 def _table_blocks(table: TableResult) -> list[Block]:
     stds = {"raw": table.raw_std, "calibrated": table.std}
     observed = {name: coverage_curve(table.y, table.mean, std, LEVELS)[1] for name, std in stds.items()}
-    caption = (
-        "MAE: mean absolute error. Rank corr.: Spearman correlation of σ with the absolute error. Coverage "
-        f"and width: of intervals with nominal coverage {COVERAGE:.0%}."
-    )
     return [
         f"scikit-learn's diabetes data, {N_TRAIN} training rows and {len(table.y)} test rows. The base "
         f"estimator is a random forest of {N_TREES} trees.",
-        Table(("model", "MAE", "rank corr.", "coverage", "width"), table.formatted_scores(), caption),
+        table.score_table(),
         table.summary(),
         [
             Figure(

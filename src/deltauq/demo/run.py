@@ -20,6 +20,7 @@ from deltauq.core import Posterior
 from deltauq.data import GapToy, gap_curve
 from deltauq.estimators import AnchoredRegressor
 from deltauq.metrics import coverage, mae, spearman, width
+from deltauq.plots.page import Table
 
 SEED = 0
 N_POINTS = 40
@@ -112,13 +113,18 @@ class TableResult:
             )
         return rows
 
-    def formatted_scores(self) -> list[list[str]]:
-        """Return the rows of a table of `scores`."""
+    def score_table(self) -> Table:
+        """Return `scores` as a table of text."""
         formats = {"mae": "{:.1f}", "spearman": "{:.2f}", "coverage": "{:.0%}", "width": "{:.0f}"}
-        return [
+        rows = [
             [row["model"], *(form.format(row[key]) if key in row else "–" for key, form in formats.items())]
             for row in self.scores()
         ]
+        caption = (
+            "MAE: mean absolute error. Rank corr.: Spearman correlation of σ with the absolute error. "
+            f"Coverage and width: of intervals with nominal coverage {COVERAGE:.0%}."
+        )
+        return Table(("model", "MAE", "rank corr.", "coverage", "width"), rows, caption)
 
     def summary(self) -> str:
         """Return the coverage of the intervals in a sentence."""
@@ -136,6 +142,15 @@ class Demo:
     bands: list[Band]
     table: TableResult
     seconds: float
+
+    def tables(self) -> dict[str, Table]:
+        """Return the results as tables of text, by their titles."""
+        bands = [[band.name, f"{band.gap_ratio:.1f}"] for band in self.bands]
+        rows = f"{N_TRAIN} training rows, {len(self.table.y)} test rows"
+        return {
+            "1. A gap in the data": Table(("base estimator", "mean σ in the gap / at the data"), bands),
+            f"2. Diabetes: {rows}": self.table.score_table(),
+        }
 
     def to_dict(self) -> dict[str, Any]:
         """Return the results as plain values for JSON."""

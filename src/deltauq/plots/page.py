@@ -10,7 +10,7 @@ from typing import Any
 from deltauq.plots import colours
 from deltauq.utils.install import install_command
 
-_NUMBER = re.compile(r"[-−+<≈]? ?[\d.,]+(e[-+]?\d+)? ?[%×]?( ± [\d.,e+-]+)?(\n.*)?|–(\n.*)?|nan|inf")
+_NUMBER = re.compile(r"[↓↑]? ?[-−+<≈]? ?[\d.,]+(e[-+]?\d+)? ?[%×]?( ± [\d.,e+-]+)?(\n.*)?|–(\n.*)?|nan|inf")
 
 
 @dataclass(frozen=True)
