@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted
+from sklearn.exceptions import NotFittedError
 
 from deltauq.calibration._arrays import on_host, to_numbers
 from deltauq.calibration.scaling import choose_delta
@@ -17,7 +17,6 @@ from deltauq.utils.formatting import ShortRepr, shown
 
 DELTA_SHARE = 5
 """One conformal row in this many is set aside to choose δ."""
-NO_SCORES = "This %(name)s has no scores yet: call conformalize(X, y) first."
 ROUNDING = 1e-9
 """100 · 0.07 is 7.000000000000001 in floating point, and must not be rounded up to 8."""
 
@@ -241,7 +240,7 @@ class ConformalRegressor(ShortRepr, BaseEstimator):
         -------
         lower, upper : arrays of shape (n,) or (n, o)
         """
-        check_is_fitted(self, "scores_", msg=NO_SCORES)
+        _check_has_scores(self)
         mean, std = _checked_prediction(mean, std)
         if mean.shape[1:] != self.scores_.shape[1:]:
             raise ValueError(
@@ -368,12 +367,18 @@ class ConformalClassifier(ShortRepr, BaseEstimator):
         -------
         sets : boolean array of shape (n, c)
         """
-        check_is_fitted(self, "scores_", msg=NO_SCORES)
+        _check_has_scores(self)
         proba = _checked_proba(proba)
         sets = 1.0 - proba <= conformal_quantile(self.scores_, coverage)
         if not allow_empty:
             sets[np.arange(len(proba)), np.argmax(proba, axis=1)] = True
         return sets
+
+
+def _check_has_scores(conformal: BaseEstimator) -> None:
+    if not hasattr(conformal, "scores_"):
+        name = type(conformal).__name__
+        raise NotFittedError(f"This {name} has no scores yet: call conformalize(X, y) first.")
 
 
 def _sorted_scores(errors: np.ndarray, std: np.ndarray, delta: Any) -> np.ndarray:
