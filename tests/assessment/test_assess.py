@@ -228,7 +228,7 @@ def test_words_reach_the_anchored_model_and_the_text():
     Seen.shapes.clear()
     assessment = assess(Seen(), *diabetes(), cv=2, n_train_anchors=7)
     assert set(Seen.shapes) == {(60, 10), (60 * 7, 20)}
-    assert "7 anchors per row (n_train_anchors=7; the default is 60)." in str(assessment)
+    assert "7 anchors per row (default: 60)." in str(assessment)
 
 
 @pytest.mark.parametrize("word", ["quick", "auto"])

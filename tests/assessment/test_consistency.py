@@ -13,7 +13,6 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from deltauq import assess
 from deltauq.assessment import Advice, Metrics, decide
-from deltauq.assessment.recommendation import COMMAND_LINE, PYTHON
 from deltauq.assessment.result import COLUMNS
 from deltauq.data import load_openml
 
@@ -161,16 +160,6 @@ def test_an_arrow_points_where_the_means_differ(seed):
             text = metrics.cell(method, name)
             difference = metrics.mean(method, name) - metrics.mean("plain", name)
             assert (text[0] == "↑") <= (difference > 0) and (text[0] == "↓") <= (difference < 0)
-
-
-@given(st.integers(0, 10**9))
-def test_only_the_names_of_options_depend_on_where_the_user_is(seed):
-    metrics = drawn(seed)
-    python, command = decide(metrics, PYTHON), decide(metrics, COMMAND_LINE)
-    assert (python.advice, python.method) == (command.advice, command.method)
-    for option in ("n_repeats", "center=", "calibrate="):
-        assert option not in command.text
-    assert "--" not in python.text
 
 
 # -- fits on which a few rows, or noise, rule the means --------------------------------------------------

@@ -66,28 +66,7 @@ class Recommendation:
         return self.text
 
 
-@dataclass(frozen=True)
-class OptionNames:
-    """How the text names options: as parameters in Python, or as options of the command line."""
-
-    center: str = 'center="estimator"'
-    calibrate: str = 'set calibrate="cv"'
-    more_folds: str = "n_repeats=5"
-    train_anchors: str = "n_train_anchors={}"
-    default_train_anchors: str = "the default is {:,}"
-
-
-PYTHON = OptionNames()
-COMMAND_LINE = OptionNames(
-    center="deltauq fit --center estimator",
-    calibrate="use those of deltauq fit, which are calibrated",
-    more_folds="--repeats 5",
-    train_anchors="--train-anchors {}",
-    default_train_anchors="--train-anchors auto is {:,}",
-)
-
-
-def decide(metrics: Metrics, options: OptionNames = PYTHON) -> Recommendation:
+def decide(metrics: Metrics) -> Recommendation:
     """Return the recommendation that follows from metrics.
 
     A difference between two methods counts when, paired over the folds, it is larger than its standard error
@@ -122,8 +101,6 @@ def decide(metrics: Metrics, options: OptionNames = PYTHON) -> Recommendation:
     ----------
     metrics : Metrics
         With "plain", "anchored", "center" and "baseline" among the methods.
-    options : OptionNames, optional
-        How the text names options; by default as parameters in Python.
 
     Returns
     -------
@@ -137,12 +114,12 @@ def decide(metrics: Metrics, options: OptionNames = PYTHON) -> Recommendation:
     if can_use_anchored and _gains(m, "anchored") and not _preferable(m, "anchored"):
         advice, method, action = Advice.ANCHORING, "anchored", "Use anchoring"
     elif can_use_center and _gains(m, "center") and not _preferable(m, "center"):
-        advice, method, action = Advice.SIGMA_ONLY, "center", f"Use anchoring for σ only ({options.center})"
+        advice, method, action = Advice.SIGMA_ONLY, "center", "Use anchoring for σ only (center = estimator)"
     else:
         ours = "anchored" if can_use_anchored else "center"
         method = _instead(m, ours)
-        return Recommendation(Advice.DONT, method, _why_not(m, ours, method, options))
-    reasons = [_accuracy(m), _ranking(m, method, _best_other(m, method)), _calibration(m, method, options)]
+        return Recommendation(Advice.DONT, method, _why_not(m, ours, method))
+    reasons = [_accuracy(m), _ranking(m, method, _best_other(m, method)), _calibration(m, method)]
     return Recommendation(advice, method, _join(action, *reasons, _warning(m, method)))
 
 
@@ -197,10 +174,10 @@ def _join(*sentences: str) -> str:
     return " ".join(f"{s if s[0] == 'σ' else s[0].upper() + s[1:]}." for s in sentences if s)
 
 
-def _why_not(m: Metrics, ours: str, instead: str, options: OptionNames) -> str:
+def _why_not(m: Metrics, ours: str, instead: str) -> str:
     """Say why not to use anchoring, and what to use; `ours` is the better of the anchored methods."""
     against = [_errors(m, method, BASELINE) for method in ("plain", "anchored")]
-    more_folds = f"more folds may decide it ({options.more_folds})"
+    more_folds = "more repeats of the cross-validation may decide it"
     if not any(m.beats_baseline(method) for method in ("plain", "anchored")):
         action = "Don't use anchoring: neither model is better than the trivial baseline"
         if instead != BASELINE:
@@ -293,7 +270,7 @@ def _why_no_ranking(m: Metrics, ours: str) -> str:
     return "σ is the same for every row"
 
 
-def _calibration(m: Metrics, method: str, options: OptionNames) -> str:
+def _calibration(m: Metrics, method: str) -> str:
     """Say what to do where intervals made of σ are too wide, or miss their nominal coverage."""
     if m.task != "regression" or not m.has_ranking(method):
         return ""
@@ -305,7 +282,7 @@ def _calibration(m: Metrics, method: str, options: OptionNames) -> str:
     raw = m.mean(method, "coverage_raw")
     if not abs(raw - m.coverage) > MISSED_COVERAGE:
         return ""
-    return f"for intervals, {options.calibrate}: raw coverage {raw:.1%} (nominal {m.coverage:.0%})"
+    return f"intervals made of σ need calibration: raw coverage {raw:.1%} (nominal {m.coverage:.0%})"
 
 
 def _warning(m: Metrics, method: str) -> str:

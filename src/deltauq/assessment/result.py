@@ -14,7 +14,7 @@ import numpy as np
 
 from deltauq._version import __version__
 from deltauq.assessment.comparison import Metrics
-from deltauq.assessment.recommendation import PYTHON, OptionNames, Recommendation, decide
+from deltauq.assessment.recommendation import Recommendation, decide
 from deltauq.assessment.scoring import METRICS, Predictions, rescale
 from deltauq.plots.page import Section, Table, render_page
 from deltauq.utils.filesystem import atomic_write
@@ -120,8 +120,6 @@ class Assessment(Result):
         The run time of the comparison.
     train_anchors, default_train_anchors : int
         Training anchors per row, and how many there are by default.
-    options : OptionNames
-        How the text names options: as parameters in Python, or as options of the command line.
     """
 
     estimator: str
@@ -134,12 +132,11 @@ class Assessment(Result):
     seconds: float
     train_anchors: int
     default_train_anchors: int
-    options: OptionNames = PYTHON
 
     @cached_property
     def recommendation(self) -> Recommendation:
         """The method to use and why: `.advice`, `.method` and `.text`."""
-        return decide(self.metrics, self.options)
+        return decide(self.metrics)
 
     @property
     def task(self) -> str:
@@ -227,10 +224,7 @@ class Assessment(Result):
         m, default = self.train_anchors, self.default_train_anchors
         trained = f"The anchored methods were trained with {m:,} anchors per row"
         if m != default:
-            options = self.options
-            trained += (
-                f" ({options.train_anchors.format(m)}; {options.default_train_anchors.format(default)})"
-            )
+            trained += f" (default: {default:,})"
         return f"{LEGENDS[self.task]} {trained}."
 
     def sections(self) -> list[Section]:

@@ -1,7 +1,6 @@
 """`deltauq assess`."""
 
 import warnings
-from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -81,7 +80,6 @@ def _assess(table: "TrainingTable", model: BaseModel, **params: Any) -> "Assessm
     from sklearn.exceptions import ConvergenceWarning
 
     from deltauq.assessment import assess
-    from deltauq.assessment.recommendation import COMMAND_LINE
     from deltauq.tables.preprocessing import build_pipeline
 
     y, unit = table.y, 1.0
@@ -96,5 +94,4 @@ def _assess(table: "TrainingTable", model: BaseModel, **params: Any) -> "Assessm
         warnings.filterwarnings("ignore", "Found unknown categories", UserWarning)
         warnings.simplefilter("ignore", ConvergenceWarning)
         result = assess(build_pipeline(model, table), table.X, y, progress=tick, **params)
-    result = replace(result, options=COMMAND_LINE)
     return result.rescaled(unit) if table.task == "regression" else result
