@@ -15,7 +15,7 @@ import deltauq
 from deltauq import AnchoredClassifier, AnchoredRegressor
 from deltauq.calibration import ConformalClassifier, ConformalRegressor
 from deltauq.core import SetPrior
-from deltauq.utils.formatting import short_repr, shown
+from deltauq.utils.formatting import as_text, short_repr
 
 SECRET = 0.8765
 """In every row of the data."""
@@ -114,12 +114,12 @@ def test_a_set_of_anchors_is_shown_without_data_inside_any_model():
 
 
 def test_values_in_messages():
-    assert shown(np.float64(1.5)) == repr(np.float64(1.5))
-    assert shown([1, 2]) == "[1, 2]"
-    assert shown([[1.0, 2.0]] * 2) == "<list of 2>"
-    assert shown(list(range(100))) == "<list of 100>"
-    assert shown({"a": 1}) == "<dict of 1>"
-    assert shown(pd.DataFrame(X)) == "<DataFrame of shape (40, 3)>"
+    assert as_text(np.float64(1.5)) == repr(np.float64(1.5))
+    assert as_text([1, 2]) == "[1, 2]"
+    assert as_text([[1.0, 2.0]] * 2) == "<list of 2>"
+    assert as_text(list(range(100))) == "<list of 100>"
+    assert as_text({"a": 1}) == "<dict of 1>"
+    assert as_text(pd.DataFrame(X)) == "<DataFrame of shape (40, 3)>"
 
 
 def test_dataclasses():

@@ -41,7 +41,7 @@ from deltauq.estimators import AnchoredRegressor
 from deltauq.estimators.base_estimators import tags_of
 from deltauq.estimators.validation import validate_input
 from deltauq.utils.errors import InputError
-from deltauq.utils.formatting import shown
+from deltauq.utils.formatting import as_text
 from deltauq.utils.progress import counting_bar
 
 Tick = Callable[[int, int], None]
@@ -186,7 +186,7 @@ def assess(
     _check_count("n_anchors", n_anchors, "default")
     _check_count("n_train_anchors", n_train_anchors, "quick", "auto")
     if not (isinstance(coverage, (int, float)) and 0.0 < coverage < 1.0):
-        raise InputError(f"coverage must lie between 0 and 1, got {shown(coverage)}.")
+        raise InputError(f"coverage must lie between 0 and 1, got {as_text(coverage)}.")
     preprocessing, model = _split_pipeline(estimator)
     task = "classification" if tags_of(model).estimator_type == "classifier" else "regression"
     target, n_classes = _checked_classes(y) if task == "classification" else (_checked_numbers(y), 0)
@@ -309,13 +309,13 @@ def _check_count(name: str, value: Any, *allowed: str) -> None:
         return
     if not (isinstance(value, str) and value in allowed):
         others = "".join(f' or "{text}"' for text in allowed)
-        raise InputError(f"{name} must be a positive integer{others}, got {shown(value)}.")
+        raise InputError(f"{name} must be a positive integer{others}, got {as_text(value)}.")
 
 
 def _split_pipeline(estimator: Any) -> tuple[BaseEstimator | None, BaseEstimator]:
     """Return the preprocessing, if there is any, and the model that is to be anchored."""
     if isinstance(estimator, type) or not hasattr(estimator, "get_params"):
-        raise TypeError(f"estimator must be a scikit-learn estimator, got {shown(estimator)}.")
+        raise TypeError(f"estimator must be a scikit-learn estimator, got {as_text(estimator)}.")
     steps: list[tuple[str, Any]] = []
     model: Any = estimator
     while isinstance(model, Pipeline):
@@ -323,7 +323,7 @@ def _split_pipeline(estimator: Any) -> tuple[BaseEstimator | None, BaseEstimator
         steps += [(f"{len(steps)}-{name}", step) for name, step in model.steps[:-1]]
         model = model.steps[-1][1]
     if not hasattr(model, "get_params") or tags_of(model).estimator_type not in ("regressor", "classifier"):
-        raise TypeError(f"estimator must end in a regressor or a classifier, got {shown(model)}.")
+        raise TypeError(f"estimator must end in a regressor or a classifier, got {as_text(model)}.")
     return (Pipeline(steps) if steps else None), model
 
 
@@ -430,7 +430,7 @@ def _checked_pairs(cv: Any) -> list[Any]:
         if not isinstance(pair, (tuple, list, np.ndarray)) or [np.ndim(rows) for rows in pair] != [1, 1]:
             raise InputError(
                 "cv must be a number of folds, a scikit-learn splitter or pairs of (train, test) row "
-                f"numbers, got {shown(cv)}."
+                f"numbers, got {as_text(cv)}."
             )
     return pairs
 

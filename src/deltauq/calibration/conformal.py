@@ -13,7 +13,7 @@ from sklearn.exceptions import NotFittedError
 from deltauq.calibration._arrays import on_host, to_numbers
 from deltauq.calibration.scaling import choose_delta
 from deltauq.core.encoding import Array
-from deltauq.utils.formatting import ShortRepr, shown
+from deltauq.utils.formatting import ShortRepr, as_text
 
 DELTA_SHARE = 5
 """One conformal row in this many is set aside to choose δ."""
@@ -40,7 +40,7 @@ def conformal_quantile(scores: Array, coverage: float) -> Any:
         Infinite, with a warning, if there are too few rows for the coverage.
     """
     if not 0.0 < coverage < 1.0:
-        raise ValueError(f"coverage must lie between 0 and 1, got {shown(coverage)}.")
+        raise ValueError(f"coverage must lie between 0 and 1, got {as_text(coverage)}.")
     scores = np.sort(on_host(scores), axis=0)
     rank = int(np.ceil((len(scores) + 1) * coverage - ROUNDING))
     if rank > len(scores):
@@ -409,7 +409,7 @@ def _checked_delta(delta: Any, shape: tuple[int, ...]) -> Any:
     """Return δ with one value for each output."""
     values = to_numbers(delta, "delta")
     if np.any(values < 0.0):
-        raise ValueError(f"delta must not be negative, got {shown(delta)}.")
+        raise ValueError(f"delta must not be negative, got {as_text(delta)}.")
     if values.ndim and values.shape != shape:
         raise ValueError(f"delta must be a number or have shape {shape}, got shape {values.shape}.")
     return np.broadcast_to(values, shape)[()]

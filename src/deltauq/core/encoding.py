@@ -11,7 +11,7 @@ from typing import Any
 
 from array_api_compat import array_namespace
 
-from deltauq.utils.formatting import shown
+from deltauq.utils.formatting import as_text
 
 Array = Any
 """A NumPy or PyTorch array; anything the array API standard covers."""
@@ -150,7 +150,7 @@ def get_encoding(encoding: str | Encoding) -> Encoding:
         return encoding
     if isinstance(encoding, str) and encoding in ENCODINGS:
         return ENCODINGS[encoding]()
-    raise ValueError(f"encoding must be one of {sorted(ENCODINGS)} or an Encoding, got {shown(encoding)}.")
+    raise ValueError(f"encoding must be one of {sorted(ENCODINGS)} or an Encoding, got {as_text(encoding)}.")
 
 
 def as_float(x: Array) -> Array:

@@ -40,7 +40,7 @@ from deltauq.estimators.validation import (
     validate_input,
     warn_if_alone,
 )
-from deltauq.utils.formatting import ShortRepr, shown
+from deltauq.utils.formatting import ShortRepr, as_text
 
 N_FOLDS = 5
 
@@ -172,17 +172,17 @@ class BaseAnchored(ShortRepr, MetaEstimatorMixin, BaseEstimator):
             super()._validate_params()
         except InvalidParameterError as error:
             constraint, name = str(error).partition(" Got ")[0], str(error).split("'")[1]
-            raise InvalidParameterError(f"{constraint} Got {shown(getattr(self, name))} instead.") from None
+            raise InvalidParameterError(f"{constraint} Got {as_text(getattr(self, name))} instead.") from None
 
     def _check_base(self, base: Any) -> None:
         if not is_estimator(base):
             raise TypeError(
                 "estimator must be a scikit-learn estimator, with get_params, set_params, fit and predict, "
-                f"got {shown(base)}."
+                f"got {as_text(base)}."
             )
         expected, actual = get_tags(self).estimator_type, tags_of(base).estimator_type
         if actual not in (expected, None) or not (actual or hasattr(base, "predict")):
-            raise TypeError(f"estimator must be a {expected}, got {shown(base)}.")
+            raise TypeError(f"estimator must be a {expected}, got {as_text(base)}.")
         refuse_column_choices(base)
 
     def _read(self, X: Any, y: Any, sample_weight: Any, metadata: dict[str, Any]) -> TrainingRows:
@@ -344,7 +344,7 @@ class BaseAnchored(ShortRepr, MetaEstimatorMixin, BaseEstimator):
         refuse_dates("anchors", anchors)
         try:
             if np.ndim(anchors) < 2:
-                raise ValueError(f"expected a 2D array, got {shown(anchors)}.")
+                raise ValueError(f"expected a 2D array, got {as_text(anchors)}.")
             values = check_array(
                 anchors,
                 dtype=np.float64,

@@ -14,7 +14,7 @@ from sklearn.utils.validation import validate_data
 
 from deltauq.core import AnchorPrior, KMeansPrior, NormalPrior
 from deltauq.estimators.base_estimators import accepts_nan, encoding_advice
-from deltauq.utils.formatting import shown
+from deltauq.utils.formatting import as_text
 
 NAN_ADVICE = (
     "does not accept: fill it first, as in make_pipeline(SimpleImputer(), <anchored estimator>), or anchor a "
@@ -84,7 +84,7 @@ def validate_input(estimator: Any, X: Any, *y: Any) -> Any:
     except (ValueError, np.exceptions.DTypePromotionError) as error:
         if str(error).startswith("Expected 2D array"):  # scikit-learn's message shows the data
             raise ValueError(
-                f"X must be a 2D array of rows and columns, got {shown(np.asarray(X))}. Reshape your data "
+                f"X must be a 2D array of rows and columns, got {as_text(np.asarray(X))}. Reshape your data "
                 "with X.reshape(-1, 1) if it has a single feature, or X.reshape(1, -1) if it is a single row."
             ) from None
         refuse_text("X", X, error)
