@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
 from sklearn.ensemble import RandomForestRegressor
 
 from deltauq.estimators import AnchoredRegressor
 from deltauq.metrics import coverage, mae, spearman
-from experiments import figures
+from deltauq.plots.page import Figure
+from experiments.figures import over_anchors
+from experiments.results import ResultLine
 from experiments.runner import Cell, Experiment, Outcome
 from experiments.table2 import (
     MAX_TEST_ROWS,
@@ -54,6 +60,36 @@ def run(cell: Cell, profile: str) -> Outcome:
     )
 
 
+def figures(lines: Sequence[ResultLine]) -> list[Figure]:
+    """Return ranking and accuracy against the number of anchors."""
+    best: dict[tuple[int, int], float] = {}
+    for line in lines:
+        key = line.cell["dataset"], line.cell["seed"]
+        best[key] = line.metrics["mae"] if line.cell["n_anchors"] == 100 else best.get(key, math.nan)
+    relative = [
+        replace(line, metrics={"mae": line.metrics["mae"] / best[line.cell["dataset"], line.cell["seed"]]})
+        for line in lines
+    ]
+    return [
+        over_anchors(
+            lines,
+            "dataset",
+            "spearman",
+            "Does σ rank the errors?",
+            "Bars: one standard deviation over the trials.",
+            "rank correlation of σ with the error",
+        ),
+        over_anchors(
+            relative,
+            "dataset",
+            "mae",
+            "Accuracy",
+            "Relative to 100 anchors of the same trial.",
+            "MAE / MAE with 100",
+        ),
+    ]
+
+
 EXPERIMENT = Experiment(
     "ablation-anchors",
     1,
@@ -79,7 +115,7 @@ EXPERIMENT = Experiment(
             note="Nominal: 0.90. Before calibration the spread ranks errors; it is no standard deviation.",
         ),
     ),
-    figures=figures.ablation_anchors_figures,
+    figures=figures,
     notes=(
         "The forest of `table2` with all pairs in training and K anchors at prediction. Two anchors already "
         "rank errors and the gain from more than 20 is small; the default is 100 because anchors cost "

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from scipy.special import softmax
 
 from deltauq.metrics import auroc, spearman
-from experiments.figures import ablation_anchors_images_figures
+from deltauq.plots.page import Figure
+from experiments.figures import by_score, over_anchors
 from experiments.image_configs import AnchorSetting
 from experiments.image_data import image_source, load_image_set
 from experiments.image_logits import logits
+from experiments.results import ResultLine
 from experiments.runner import Cell, Experiment, Outcome
 from experiments.scoring import separation, spread, spread_scaled
 from experiments.table5 import ANCHORED, run_of
@@ -48,6 +52,29 @@ def errors(under_anchors: np.ndarray, classes: np.ndarray) -> np.ndarray:
     return 1.0 - probabilities[np.arange(len(classes)), classes]
 
 
+def figures(lines: Sequence[ResultLine]) -> list[Figure]:
+    """Return ranking of errors and of strange images against the number of anchors, by score."""
+    entropy, sigma = "entropy of the scaled logits", "σ"
+    return [
+        over_anchors(
+            by_score(lines, {"spearman": sigma, "spearman_entropy": entropy}),
+            "score",
+            "value",
+            "Ranking of the errors",
+            "Test images with impulse noise of severity 5. Bars: one standard deviation over the trials.",
+            "rank correlation with the error",
+        ),
+        over_anchors(
+            by_score(lines, {"auroc_sigma": sigma, "auroc": entropy}),
+            "score",
+            "value",
+            "Telling SVHN from CIFAR-10",
+            "Bars: one standard deviation over the trials.",
+            "AUROC",
+        ),
+    ]
+
+
 EXPERIMENT = Experiment(
     "ablation-anchors-images",
     1,
@@ -70,7 +97,7 @@ EXPERIMENT = Experiment(
             "severity 5. σ: over anchors, of the classes' sigmoids. Entropy: of the scaled logits.",
         ),
     ),
-    figures=ablation_anchors_images_figures,
+    figures=figures,
     notes=(
         "The anchored networks of `table5` with the first K of 50 training images as anchors. In the paper, "
         "whose figure has no numbers, the correlation of uncertainty with error increases with K up to some "

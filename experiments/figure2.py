@@ -6,6 +6,7 @@ nearly inside a large one: they should be doubted more than it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,8 +15,10 @@ from scipy.ndimage import distance_transform_edt
 from sklearn.svm import SVC
 
 from deltauq.estimators import AnchoredClassifier
-from experiments import figures
+from deltauq.plots.page import Figure
 from experiments.data.classes import ThreeClasses, three_classes
+from experiments.plots import class_map, probability_map, uncertainty_map
+from experiments.results import ResultLine
 from experiments.runner import Cell, Experiment, Outcome
 from experiments.tables import TableSpec
 
@@ -157,6 +160,55 @@ def _picture(plane: PlaneMap) -> dict[str, Any]:
     }
 
 
+def figures(lines: Sequence[ResultLine]) -> list[Figure]:
+    """Return the data, the uncertainty, and the view under every single anchor, of the first draw."""
+    pictures = {line.cell["layout"]: line.details for line in lines if line.details}
+    figures, by_anchor = [], []
+    for letter, layout in (("A", "separable"), ("B", "nested")):
+        if layout in pictures:
+            arrays = {name: np.asarray(value) for name, value in pictures[layout].items()}
+            figures += _plane_figures(arrays, letter)
+            by_anchor += _anchor_figures(arrays, letter)
+    return figures + by_anchor
+
+
+def _plane_figures(arrays: Mapping[str, np.ndarray], letter: str) -> list[Figure]:
+    grid, X = (arrays["grid"], arrays["grid"]), arrays["X"]
+    names = [f"class {label}" for label in range(3)]
+    return [
+        Figure(
+            class_map(grid, arrays["predicted"], (X, arrays["y"]), names),
+            f"({letter}) Data and prediction",
+            height=460,
+        ),
+        Figure(
+            uncertainty_map(grid, arrays["uncertainty"], X, anchors=arrays["anchors"]),
+            f"({letter}) Uncertainty",
+            "Sum over classes of the variance of their probabilities over the anchors, which are crosses.",
+            height=460,
+        ),
+    ]
+
+
+def _anchor_figures(arrays: Mapping[str, np.ndarray], letter: str) -> list[Figure]:
+    grid = arrays["grid"][::2]
+    return [
+        Figure(
+            probability_map(
+                (grid, grid),
+                arrays["top_by_anchor"][k],
+                arrays["percent_by_anchor"][k] / 100,
+                arrays["X"],
+                anchor=anchor,
+            ),
+            f"({letter}) Under anchor {k + 1} alone",
+            "The predicted class, the paler the less probable; the cross is the anchor." if k == 0 else "",
+            height=420,
+        )
+        for k, anchor in enumerate(arrays["anchors"])
+    ]
+
+
 EXPERIMENT = Experiment(
     "figure2",
     1,
@@ -183,7 +235,7 @@ EXPERIMENT = Experiment(
             labels=_LABELS,
         ),
     ),
-    figures=figures.figure2_figures,
+    figures=figures,
     notes=(
         "Three classes in the plane, a support vector classifier with a radial kernel of width γ = 1, and "
         "five anchors as in the paper, which gives neither its data nor its kernel. The figures show the "

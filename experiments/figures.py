@@ -6,12 +6,9 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-import numpy as np
-
 from deltauq import plots
 from deltauq.plots.page import Figure
 from experiments.display_names import DISPLAY_NAMES
-from experiments.plots import class_map, probability_map, uncertainty_map
 from experiments.results import ResultLine
 from experiments.summary import Spread, summarise
 
@@ -87,178 +84,6 @@ def relative_to(
     return [replace(line, metrics=ratio(line)) for line in lines]
 
 
-def table1_figures(lines: Sequence[ResultLine]) -> list[Figure]:
-    """Return accuracy and ranking by encoding."""
-    return [
-        dot_figure(
-            lines,
-            metric,
-            rows="function",
-            series="encoding",
-            title=title,
-            caption=caption,
-            x_title=x_title,
-            reference=0.0,
-        )
-        for metric, title, caption, x_title in (
-            ("r2", "Accuracy", "Bars: one standard deviation over the seeds.", "R²"),
-            (
-                "spearman",
-                "Does σ rank the errors?",
-                "1: perfectly. 0, the dotted line: not at all.",
-                "rank correlation of σ with the error",
-            ),
-        )
-    ]
-
-
-def table2_figures(lines: Sequence[ResultLine]) -> list[Figure]:
-    """Return ranking by method, and accuracy relative to the plain forest."""
-    return [
-        dot_figure(
-            lines,
-            "spearman",
-            rows="dataset",
-            series="method",
-            title="Does σ rank the errors?",
-            caption="1: perfectly. 0: not at all. Bars: one standard deviation over the trials.",
-            x_title="rank correlation of σ with the error",
-        ),
-        dot_figure(
-            # Two methods predict as the plain forest does: their ratio is 1 by construction.
-            relative_to(lines, "mae", word="method", reference="plain", without=("deup", "tree-spread-5")),
-            "mae",
-            rows="dataset",
-            series="method",
-            title="Error relative to the plain forest",
-            caption="Left of the dotted line: better than the plain forest of the same split. DEUP and the "
-            "spread of 5 trees predict as the plain forest does and are left out.",
-            x_title="MAE / MAE of the plain forest",
-            reference=1.0,
-        ),
-    ]
-
-
-def figure2_figures(lines: Sequence[ResultLine]) -> list[Figure]:
-    """Return the data, the uncertainty, and the view under every single anchor, of the first draw."""
-    pictures = {line.cell["layout"]: line.details for line in lines if line.details}
-    figures, by_anchor = [], []
-    for letter, layout in (("A", "separable"), ("B", "nested")):
-        if layout in pictures:
-            arrays = {name: np.asarray(value) for name, value in pictures[layout].items()}
-            figures += _plane_figures(arrays, letter)
-            by_anchor += _anchor_figures(arrays, letter)
-    return figures + by_anchor
-
-
-def _plane_figures(arrays: Mapping[str, np.ndarray], letter: str) -> list[Figure]:
-    grid, X = (arrays["grid"], arrays["grid"]), arrays["X"]
-    names = [f"class {label}" for label in range(3)]
-    return [
-        Figure(
-            class_map(grid, arrays["predicted"], (X, arrays["y"]), names),
-            f"({letter}) Data and prediction",
-            height=460,
-        ),
-        Figure(
-            uncertainty_map(grid, arrays["uncertainty"], X, anchors=arrays["anchors"]),
-            f"({letter}) Uncertainty",
-            "Sum over classes of the variance of their probabilities over the anchors, which are crosses.",
-            height=460,
-        ),
-    ]
-
-
-def _anchor_figures(arrays: Mapping[str, np.ndarray], letter: str) -> list[Figure]:
-    grid = arrays["grid"][::2]
-    return [
-        Figure(
-            probability_map(
-                (grid, grid),
-                arrays["top_by_anchor"][k],
-                arrays["percent_by_anchor"][k] / 100,
-                arrays["X"],
-                anchor=anchor,
-            ),
-            f"({letter}) Under anchor {k + 1} alone",
-            "The predicted class, the paler the less probable; the cross is the anchor." if k == 0 else "",
-            height=420,
-        )
-        for k, anchor in enumerate(arrays["anchors"])
-    ]
-
-
-def ablation_anchors_figures(lines: Sequence[ResultLine]) -> list[Figure]:
-    """Return ranking and accuracy against the number of anchors."""
-    best: dict[tuple[int, int], float] = {}
-    for line in lines:
-        key = line.cell["dataset"], line.cell["seed"]
-        best[key] = line.metrics["mae"] if line.cell["n_anchors"] == 100 else best.get(key, math.nan)
-    relative = [
-        replace(line, metrics={"mae": line.metrics["mae"] / best[line.cell["dataset"], line.cell["seed"]]})
-        for line in lines
-    ]
-    return [
-        _over_anchors(
-            lines,
-            "dataset",
-            "spearman",
-            "Does σ rank the errors?",
-            "Bars: one standard deviation over the trials.",
-            "rank correlation of σ with the error",
-        ),
-        _over_anchors(
-            relative,
-            "dataset",
-            "mae",
-            "Accuracy",
-            "Relative to 100 anchors of the same trial.",
-            "MAE / MAE with 100",
-        ),
-    ]
-
-
-def ablation_anchors_images_figures(lines: Sequence[ResultLine]) -> list[Figure]:
-    """Return ranking of errors and of strange images against the number of anchors, by score."""
-    entropy, sigma = "entropy of the scaled logits", "σ"
-    return [
-        _over_anchors(
-            by_score(lines, {"spearman": sigma, "spearman_entropy": entropy}),
-            "score",
-            "value",
-            "Ranking of the errors",
-            "Test images with impulse noise of severity 5. Bars: one standard deviation over the trials.",
-            "rank correlation with the error",
-        ),
-        _over_anchors(
-            by_score(lines, {"auroc_sigma": sigma, "auroc": entropy}),
-            "score",
-            "value",
-            "Telling SVHN from CIFAR-10",
-            "Bars: one standard deviation over the trials.",
-            "AUROC",
-        ),
-    ]
-
-
-def ablation_prior_figures(lines: Sequence[ResultLine], names: Mapping[str, str]) -> list[Figure]:
-    """Return how well scores tell SVHN from CIFAR-10, by the prior of the anchors, whose names are given."""
-    scores = {"auroc_sigma": "σ", "auroc": "entropy of the scaled logits"}
-    named = [replace(line, cell={**line.cell, "prior": names[line.cell["prior"]]}) for line in lines]
-    return [
-        dot_figure(
-            by_score(named, scores),
-            "value",
-            rows="prior",
-            series="score",
-            title="Telling SVHN from CIFAR-10, by where the anchors come from",
-            caption="10 anchors. Bars: one standard deviation over the trials. Dotted line: chance.",
-            x_title="AUROC",
-            reference=0.5,
-        )
-    ]
-
-
 def by_score(lines: Sequence[ResultLine], scores: Mapping[str, str]) -> list[ResultLine]:
     """Split lines by metric: each line becomes one for every metric, called "value", and its name, the score.
 
@@ -274,7 +99,7 @@ def by_score(lines: Sequence[ResultLine], scores: Mapping[str, str]) -> list[Res
     ]
 
 
-def _over_anchors(
+def over_anchors(
     lines: Sequence[ResultLine], word: str, metric: str, title: str, caption: str, y_title: str
 ) -> Figure:
     """Draw a metric over the number of anchors, with one line for each value of a word of the cells."""

@@ -156,7 +156,7 @@ def _training_part(dataset: int | str, seed: int, n_train: int) -> tuple[np.ndar
     return X[rows], y[rows]
 
 
-def _views() -> tuple[TableSpec, ...]:
+def _tables() -> tuple[TableSpec, ...]:
     metrics: tuple[Any, ...] = (
         ("mae", "MAE", "min"),
         ("spearman", "Spearman(σ, |error|)", "max"),
@@ -187,7 +187,7 @@ EXPERIMENT = Experiment(
     "Pairs per tree and leaf size of anchored forests, on training rows",
     cells,
     run,
-    tables=_views(),
+    tables=_tables(),
     notes=(
         "With 2000 rows and 50 trees, 10 shared anchors and leaves of three pairs need a tenth of the time "
         "and size of 66 anchors and leaves of one. Absolute errors differ by less than a percent (geometric "

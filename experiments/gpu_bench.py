@@ -1,7 +1,6 @@
-"""`gpu-bench`: what anchoring costs in training and at prediction, by residual networks on images of 32×32.
+"""`gpu-bench`: the cost of anchoring in training and prediction, for residual networks on images of 32×32.
 
-The images are noise: time does not depend on what they show. Both sides of a ratio are measured in one cell,
-on one machine; the line says which.
+The images are noise. Both sides of a ratio are measured in one cell on the same machine.
 """
 
 from __future__ import annotations
@@ -27,9 +26,8 @@ KERNELS = {
     "convolutions": ("conv", "fprop", "dgrad", "wgrad", "gemm", "xmma", "cutlass", "cudnn", "nvjet"),
     "normalisation": ("batch_norm", "relu", "add", "mul", "sgd", "optimizer"),
 }
-"""What a kernel belongs to, by words in its name; the first that fits counts. The compiler writes batch norm,
-activations and sums into kernels of its own, which are named after it; nearly all of what is then left to
-normalisation is the optimiser's step (`multi_tensor_apply`)."""
+"""Groups of kernels, by parts of their names; the first group that matches counts. The compiler fuses batch
+norm, activations and sums; what is left in normalisation is mostly the optimiser (`multi_tensor_apply`)."""
 
 
 def cells(profile: str) -> list[Cell]:
@@ -41,15 +39,13 @@ def run(cell: Cell, profile: str) -> Outcome:
     """Measure one network."""
     if cell["task"] == "train":
         return Outcome(_training(cell["network"], profile))
-    if cell["task"] == "predict-one":
-        return Outcome(_one_anchor(cell["network"], profile))
     if cell["task"] == "spent":
-        return _spent(cell["network"], profile)
-    return Outcome(_prediction(cell["network"], profile))
+        return _profile(cell["network"], profile)
+    return Outcome(_prediction(cell["network"], profile, single_anchor=cell["task"] == "predict-one"))
 
 
 def _training(network: str, profile: str) -> dict[str, float]:
-    """Return seconds an epoch, the first one left out, in which steps are compiled and recorded."""
+    """Return seconds per epoch, without the first one, which compiles."""
     from deltauq.nn import Anchored
     from deltauq.nn.training import fit
 
@@ -63,7 +59,7 @@ def _training(network: str, profile: str) -> dict[str, float]:
 
 
 def _task(profile: str) -> tuple[Any, Any, Any]:
-    """Return images of noise, their classes, and the recipe they are learned by."""
+    """Return images of noise, their classes, and the recipe."""
     import torch
 
     from deltauq.nn.training import Recipe
@@ -87,8 +83,8 @@ def _task(profile: str) -> tuple[Any, Any, Any]:
     return x, y, recipe
 
 
-def _spent(network: str, profile: str) -> Outcome:
-    """Return what an epoch of the plain network spends its time on, by the profiler's word."""
+def _profile(network: str, profile: str) -> Outcome:
+    """Return shares of the time of an epoch of the plain network, by the profiler."""
     import torch
     from torch.profiler import ProfilerActivity
     from torch.profiler import profile as profiling
@@ -110,8 +106,8 @@ def _spent(network: str, profile: str) -> Outcome:
     times = {event.key: getattr(event, measured) / 1e6 for event in recorded.key_averages()}
     shares = dict.fromkeys((*KERNELS, "rest"), 0.0)
     for name, seconds in times.items():
-        words = ((kind, word) for kind, known in KERNELS.items() for word in known)
-        shares[next((kind for kind, word in words if word in name.lower()), "rest")] += seconds
+        groups = (group for group, parts in KERNELS.items() if any(part in name.lower() for part in parts))
+        shares[next(groups, "rest")] += seconds
     epoch = history.seconds[1]
     largest = sorted(times, key=lambda name: times[name], reverse=True)[:12]
     return Outcome(
@@ -124,59 +120,47 @@ def _spent(network: str, profile: str) -> Outcome:
     )
 
 
-def _prediction(network: str, profile: str) -> dict[str, float]:
-    """Return seconds for all test images: one pass of the plain network, and K anchors at two places."""
+def _prediction(network: str, profile: str, single_anchor: bool) -> dict[str, float]:
+    """Return seconds for all test images: one pass of the plain network, and of anchored ones.
+
+    Those have one pass with a single anchor, or K anchors at the input and before the last stage.
+    """
     import torch
 
     from deltauq.nn import Anchored
 
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    autocast = torch.bfloat16 if device.type == "cuda" else None
     x = torch.randn(N_TEST[profile], 3, 32, 32, device=device)
     x = x.contiguous(memory_format=torch.channels_last)
     last = {"ResNet18": "stages.3", "ResNet20": "stages.2"}[network]
-    autocast = torch.bfloat16 if device.type == "cuda" else None
-    anchored = {
-        "input": Anchored(_make(network), N_ANCHORS),
-        "hidden": Anchored(_make(network), N_ANCHORS, at=last),
-    }
-    plain = _make(network).to(device, memory_format=torch.channels_last).eval()
+    if single_anchor:
+        anchored = {"one": Anchored(_make(network), n_anchors=1)}
+    else:
+        anchored = {
+            "input": Anchored(_make(network), N_ANCHORS),
+            "hidden": Anchored(_make(network), N_ANCHORS, at=last),
+        }
 
-    def once() -> Any:
+    def one_pass(net: Any) -> Any:
         with torch.no_grad(), torch.autocast(device.type, autocast, enabled=autocast is not None):
-            return [plain(rows) for rows in x.split(1000)]
+            return [net(rows) for rows in x.split(1000)]
 
-    seconds = {"plain": _timed(once, device)}
-    for name, net in anchored.items():
-        net.to(device, memory_format=torch.channels_last).eval()  # type: ignore[call-overload]
-        net.set_anchors(x)
-        seconds[name] = _timed(partial(net.posterior, x, autocast=autocast), device)
+    seconds = {}
+    for name, net in {"plain": _make(network), **anchored}.items():
+        net.to(device, memory_format=torch.channels_last).eval()
+        if name != "plain":
+            net.set_anchors(x)
+        many = name in ("input", "hidden")
+        call = partial(net.posterior, x, autocast=autocast) if many else partial(one_pass, net)
+        seconds[name] = _timed(call, device)
+    if single_anchor:
+        return {**seconds, "one_over_plain": seconds["one"] / seconds["plain"]}
     return {
         **seconds,
         "input_over_plain": seconds["input"] / seconds["plain"],
         "hidden_over_input": seconds["hidden"] / seconds["input"],
     }
-
-
-def _one_anchor(network: str, profile: str) -> dict[str, float]:
-    """Return seconds for all test images: one pass of the plain network, and of one with a single anchor."""
-    import torch
-
-    from deltauq.nn import Anchored
-
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    x = torch.randn(N_TEST[profile], 3, 32, 32, device=device)
-    x = x.contiguous(memory_format=torch.channels_last)
-    nets = {"plain": _make(network), "one": Anchored(_make(network), n_anchors=1)}
-    for net in nets.values():
-        net.to(device, memory_format=torch.channels_last).eval()
-    nets["one"].set_anchors(x)
-
-    def once(net: Any) -> Any:
-        with torch.no_grad(), torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
-            return [net(rows) for rows in x.split(1000)]
-
-    seconds = {name: _timed(partial(once, net), device) for name, net in nets.items()}
-    return {**seconds, "one_over_plain": seconds["one"] / seconds["plain"]}
 
 
 def _make(network: str) -> Any:
@@ -186,7 +170,7 @@ def _make(network: str) -> Any:
 
 
 def _timed(call: Callable[[], Any], device: Any) -> float:
-    """Return the least time of a few calls, after one that does not count."""
+    """Return the shortest time of a few calls after a warm-up."""
     import torch
 
     times = []
@@ -207,7 +191,7 @@ EXPERIMENT = Experiment(
     run,
     tables=(
         TableSpec(
-            "Training, seconds an epoch",
+            "Training, seconds per epoch",
             ("plain", "anchored", "anchored_over_plain"),
             "network",
             best=None,
@@ -223,22 +207,22 @@ EXPERIMENT = Experiment(
             note="plain: one pass. input, hidden: 10 anchors, at the input and before the last stage.",
         ),
         TableSpec(
-            "Prediction of 10,000 images under a single anchor, seconds",
+            "Prediction of 10,000 images with a single anchor, seconds",
             ("plain", "one", "one_over_plain"),
             "network",
             best=None,
             where={"task": "predict-one"},
-            note="The mean alone: what a network trained with masked anchors needs.",
+            note="The mean alone, which is enough for a network trained with masked anchors.",
         ),
         TableSpec(
-            "What an epoch of training is spent on",
+            "Time of a training epoch",
             ("epoch", "convolutions", "fused", "normalisation", "rest", "idle"),
             "network",
             best=None,
             where={"task": "spent"},
             labels={"normalisation": "optimiser and sums"},
-            note="Seconds of the epoch, and shares of them by the profiler's count. fused: batch norm, "
-            "activations, sums and casts, as the compiler joins them. idle: the card waits.",
+            note="Seconds per epoch, and shares of them by the profiler. fused: batch norm, activations, "
+            "sums and casts that the compiler fuses. idle: the GPU waits.",
         ),
     ),
 )

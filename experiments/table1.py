@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from sklearn.metrics import r2_score
 from sklearn.tree import DecisionTreeRegressor
 
 from deltauq.estimators import AnchoredRegressor
 from deltauq.metrics import spearman
-from experiments import figures, paper_values
+from deltauq.plots.page import Figure
+from experiments import paper_values
 from experiments.data.functions import FUNCTIONS
+from experiments.figures import dot_figure
+from experiments.results import ResultLine
 from experiments.runner import Cell, Experiment, Outcome
 from experiments.tables import TableSpec
 
@@ -76,6 +81,31 @@ def measure(
     )
 
 
+def figures(lines: Sequence[ResultLine]) -> list[Figure]:
+    """Return accuracy and ranking by encoding."""
+    return [
+        dot_figure(
+            lines,
+            metric,
+            rows="function",
+            series="encoding",
+            title=title,
+            caption=caption,
+            x_title=x_title,
+            reference=0.0,
+        )
+        for metric, title, caption, x_title in (
+            ("r2", "Accuracy", "Bars: one standard deviation over the seeds.", "R²"),
+            (
+                "spearman",
+                "Does σ rank the errors?",
+                "1: perfectly. 0, the dotted line: not at all.",
+                "rank correlation of σ with the error",
+            ),
+        )
+    ]
+
+
 EXPERIMENT = Experiment(
     "table1",
     2,
@@ -92,7 +122,7 @@ EXPERIMENT = Experiment(
             paper=paper_values.TABLE1_SPEARMAN,
         ),
     ),
-    figures=figures.table1_figures,
+    figures=figures,
     notes=(
         "A decision tree on uniform points of a function's usual domain. The paper gives neither the number "
         "of points nor the domain; `table1-study` chose 200 points. As in the paper, X − R has the best R², "

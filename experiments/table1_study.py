@@ -42,7 +42,7 @@ def run(cell: Cell, profile: str) -> Outcome:
     return measure(cell, n_train=cell["n_train"], n_test=N_TEST, n_train_anchors="auto", share=cell["share"])
 
 
-def _views() -> tuple[TableSpec, ...]:
+def _tables() -> tuple[TableSpec, ...]:
     names = {"r2": "R²", "spearman": "Rank correlation of σ with the error"}
     return tuple(
         TableSpec(
@@ -65,7 +65,7 @@ EXPERIMENT = Experiment(
     "Sizes and domains for the choice of encoding",
     cells,
     run,
-    tables=_views(),
+    tables=_tables(),
     notes=(
         "Ackley shows the paper's order of the encodings (X − R as accurate as X, with a σ that ranks "
         "errors) in all dimensions with 100 to 200 points on the whole usual domain; `table1` uses 200. The "

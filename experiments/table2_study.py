@@ -95,7 +95,7 @@ def run(cell: Cell, profile: str) -> Outcome:
     return Outcome({"mae": float(np.mean(errors)), "spearman": float(np.mean(ranks))})
 
 
-def _views(size: int) -> tuple[TableSpec, ...]:
+def _tables(size: int) -> tuple[TableSpec, ...]:
     metrics: tuple[Any, ...] = (("spearman", "Spearman(σ, |error|)", "max"), ("mae", "MAE", "min"))
     return tuple(
         TableSpec(
@@ -133,7 +133,7 @@ EXPERIMENT = Experiment(
     "Pairing and numbers of anchors, on training rows",
     cells,
     run,
-    tables=_views(200) + _partitions() + _views(2000),
+    tables=_tables(200) + _partitions() + _tables(2000),
     notes=(
         "Rows that share their anchors do better than rows with anchors of their own, at both sizes, and "
         "are far more accurate at the large one: shared pairing is the default. At 200 rows 100 anchors and "

@@ -20,32 +20,32 @@ from experiments.tables import TableSpec
 
 NETWORKS = {"1x50": (50,), "3x128": (128, 128, 128)}
 LARGE = 2000
-"""Rows from which a table counts as large: fewer splits, larger batches."""
+"""Tables with at least so many rows have fewer splits and larger batches."""
 N_SPLITS = {"quick": (1, 1, 1, 1), "paper": (20, 8, 4, 2)}
-"""Of the standard splits, the first ones: of tables with some fifty rows to test on or fewer, of other small
-ones, of large ones, of protein."""
+"""Number of standard splits: of tables with about fifty test rows or fewer, of other small tables, of large
+tables, of protein."""
 DATASETS = {"quick": ("yacht", "boston"), "paper": tuple(UCI)}
 EPOCHS = {"quick": 20, "paper": 100}
 HELD_OUT = 0.2
-"""Share of the training rows that no model is trained on: noise, scale and conformal scores come from it."""
+"""Share of the training rows that is held out to estimate noise, scale and conformal scores."""
 LEVEL = 0.9
 N_ANCHORS, N_SAMPLES, N_MEMBERS = 50, 50, 5
 CHOSEN: dict[str, Any] = {"init": "pretrained", "per_step": 4, "loss": "log"}
 RATE, PRIOR_STD = 0.02, 3.0
-"""How the anchored perceptron is trained, MC dropout's rate and SVI's prior: what had the least CRPS in
-`uci-study`, as the mean of its logarithm over tables and networks. Eight anchors a step are no better."""
+"""The training of the anchored perceptron, MC dropout's rate and SVI's prior with the lowest CRPS in
+`uci-study`, by the mean of its logarithm over tables and networks."""
 GP_ROWS, FOREST_ROWS, FOREST_TREES = 1000, 5000, 20
 
 
 class AnchoredPerceptron:
-    """An anchored network with the verbs of the baselines.
+    """An anchored network with the interface of the baselines.
 
     Parameters
     ----------
     per_step : int
-        Anchors that a row meets in a step.
+        Anchors per row and step.
     decay : float
-        Weight decay, apart from the gradient (AdamW).
+        Weight decay of AdamW.
     loss : {"squared", "log"}
         See `log_squared_error`.
     """
@@ -90,7 +90,7 @@ class AnchoredPerceptron:
 
 
 class WithLoss:
-    """A rival whose networks are trained by another loss than the squared error."""
+    """A baseline whose networks have another loss than the squared error."""
 
     def __init__(self, model: Any, loss: str) -> None:
         self.model, self.loss = model, loss
@@ -102,8 +102,8 @@ class WithLoss:
 
     def posterior(self, x: Any) -> Posterior:
         """Return the moments, tensors of shape (n, 1)."""
-        found: Posterior = self.model.posterior(x)
-        return found
+        posterior: Posterior = self.model.posterior(x)
+        return posterior
 
 
 def criterion_of(loss: str) -> Any:
@@ -114,7 +114,7 @@ def criterion_of(loss: str) -> Any:
 
 
 class AnchoredForest:
-    """An anchored forest with the verbs of the baselines, on at most `FOREST_ROWS` rows."""
+    """An anchored forest with the interface of the baselines, on at most `FOREST_ROWS` rows."""
 
     def fit(self, x: Any, y: Any, recipe: Any) -> AnchoredForest:
         """Train on tensors of shape (n, d) and (n, 1)."""
@@ -133,8 +133,8 @@ class AnchoredForest:
 
     def posterior(self, x: Any) -> Posterior:
         """Return the moments over the anchors, arrays of shape (n, 1)."""
-        found = self.model.posterior(x.numpy())
-        return Posterior(found.mean[:, None], found.var[:, None])
+        posterior = self.model.posterior(x.numpy())
+        return Posterior(posterior.mean[:, None], posterior.var[:, None])
 
 
 def make_method(method: str, make: Callable[[], Any]) -> Any:
@@ -163,7 +163,7 @@ CALIBRATION = {
     "deup": "none",
     "gp": "none",
 }
-"""See `measure`; other methods get the noise. DEUP and the GP predict the deviation as a whole."""
+"""See `measure`; the default is "noise". DEUP and the GP predict the variance of the target themselves."""
 
 
 def cells(profile: str) -> list[Cell]:
@@ -203,12 +203,12 @@ def measure(
     Parameters
     ----------
     cell : dict
-        Names network and seed.
+        With network and seed.
     make_model : callable
-        ``make_model(make_network)`` gives an unfitted model.
+        ``make_model(make_network)`` returns an unfitted model.
     calibration : {"none", "noise", "scale"}
-        How the standard deviation of the target comes from the spread: as it is, with the noise that the
-        held-out rows show, or scaled by them, too.
+        The standard deviation of the target is the spread itself, the spread with noise estimated on the
+        held-out rows, or the spread with noise and scale.
     """
     import torch
 
@@ -248,10 +248,10 @@ def measure(
     if calibration != "none":
         scaler = GaussianScaler(fit_scale=calibration == "scale")
         std = scaler.fit(targets(held_out), held_mean, held_spread).transform(spread)
-    # An exact zero has no logarithm: a spread below a millionth of the target's is taken for that.
+    # Zero has no logarithm.
     std = np.maximum(std, 1e-6)
-    conformal = ConformalRegressor(_Known(model)).conformalize(inputs(held_out), targets(held_out)[:, None])
-    lower, upper = conformal.predict_interval(inputs(test), LEVEL)
+    conformal = ConformalRegressor(model).conformalize(inputs(held_out), targets(held_out)[:, None])
+    lower, upper = conformal.interval(mean[:, None], spread[:, None], LEVEL)
     y = targets(test)
     unit = float(y_std)
     return Outcome(
@@ -278,33 +278,22 @@ def moments(posterior: Posterior) -> tuple[np.ndarray, np.ndarray]:
     return mean, std
 
 
-class _Known:
-    """Any of the models, with the `posterior` that conformal prediction asks for."""
-
-    def __init__(self, model: Any) -> None:
-        self.model = model
-
-    def posterior(self, x: Any) -> Posterior:
-        mean, std = moments(self.model.posterior(x))
-        return Posterior(mean[:, None], std[:, None] ** 2)
-
-
 @lru_cache(maxsize=2)
 def uci_table(name: str) -> SplitTable:
-    """Return a table; the last ones are kept, since cells follow each other by table."""
+    """Return a table; consecutive cells use the same one."""
     return load_uci(name)
 
 
-_NAMES = {
+LABELS = {
     "delta-uq": "Δ-UQ, calibrated",
     "delta-uq-raw": "Δ-UQ, raw",
     "svi": "SVI",
     "gp": "GP",
+    "anchored-forest": "anchored forest",
 }
-_LABELS = {**_NAMES, "anchored-forest": "anchored forest"}
 
 
-def _views(metric: str, title: str, best: Any, **words: Any) -> tuple[TableSpec, ...]:
+def _tables(metric: str, title: str, best: Any) -> tuple[TableSpec, ...]:
     """Return a table for each network, and one for the methods without."""
     return tuple(
         TableSpec(
@@ -314,8 +303,7 @@ def _views(metric: str, title: str, best: Any, **words: Any) -> tuple[TableSpec,
             "method",
             best=best,
             where={"network": network},
-            labels=_LABELS,
-            **words,
+            labels=LABELS,
         )
         for network in (*NETWORKS, "none")
     )
@@ -328,15 +316,15 @@ EXPERIMENT = Experiment(
     cells,
     run,
     tables=(
-        *_views("crps", "CRPS", "min"),
-        *_views("rmse", "RMSE", "min"),
-        *_views("nll", "NLL", "min"),
-        *_views("coverage", "Coverage of intervals, nominal 90 %", None),
-        *_views("coverage_conformal", "Coverage of split-conformal intervals, nominal 90 %", None),
-        *_views("width", "Width of the 90 % intervals", None),
-        *_views("spearman", "Rank correlation of σ with the error", "max"),
-        *_views("seconds_fit", "Seconds to train", "min"),
-        *_views("seconds_per_row", "Seconds to predict a row", "min"),
+        *_tables("crps", "CRPS", "min"),
+        *_tables("rmse", "RMSE", "min"),
+        *_tables("nll", "NLL", "min"),
+        *_tables("coverage", "Coverage of intervals, nominal 90 %", None),
+        *_tables("coverage_conformal", "Coverage of split-conformal intervals, nominal 90 %", None),
+        *_tables("width", "Width of the 90 % intervals", None),
+        *_tables("spearman", "Rank correlation of σ with the error", "max"),
+        *_tables("seconds_fit", "Seconds to train", "min"),
+        *_tables("seconds_per_row", "Seconds to predict a row", "min"),
     ),
     notes=(
         "The first of the standard splits: 20 of boston and yacht, 8 of the other small tables, 4 of "

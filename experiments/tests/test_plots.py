@@ -5,8 +5,7 @@ import statistics
 import numpy as np
 import pytest
 
-from experiments.plots import box_plot, class_map, contact_sheet, probability_map, uncertainty_map
-from experiments.plots.contact_sheet import GAP
+from experiments.plots import GAP, box_plot, class_map, contact_sheet, probability_map, uncertainty_map
 
 GRID = (np.linspace(-1, 1, 5), np.linspace(-2, 2, 7))
 POINTS = np.array([[0.0, 0.0], [0.5, 1.0], [-0.5, -1.0]])

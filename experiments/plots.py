@@ -1,22 +1,109 @@
-"""Maps of classes and uncertainty over two inputs."""
+"""Plotly figures that only the experiments draw; the others are in `deltauq.plots`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import base64
+import io
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from deltauq.plots import colours
-from deltauq.plots.layout import empty_figure
+from deltauq.plots.layout import empty_figure, series_styles
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
+GAP = 2
+"""Pixels between two images."""
 # Cividis has even lightness and looks the same with any kind of colour vision.
 HEAT = "Cividis"
 HEAT_POINT = "rgba(255, 255, 255, 0.7)"
 HEAT_CROSS = "#ff8c42"
+
+
+def box_plot(
+    groups: Sequence[str], series: Mapping[str, np.ndarray], *, x_title: str, y_title: str
+) -> Figure:
+    """Draw a box per group and series: quartiles, median, and whiskers from the minimum to the maximum.
+
+    Parameters
+    ----------
+    groups : sequence of g strings
+        Labels of the x axis, each with one box of every series.
+    series : mapping of name to array of shape (m, g)
+        m values in each group; at most eight series. NaN is ignored, and a group of NaN only has no box.
+    """
+    figure = empty_figure(x_title=x_title, y_title=y_title)
+    for (name, values), (colour, _) in zip(series.items(), series_styles(len(series)), strict=True):
+        columns = [column[~np.isnan(column)] for column in np.asarray(values, dtype=np.float64).T]
+        drawn = [k for k, column in enumerate(columns) if len(column)]
+        # The quartiles are computed here, so that the page does not store every value.
+        low, q1, median, q3, high = (
+            np.array([np.quantile(columns[k], (0.0, 0.25, 0.5, 0.75, 1.0)) for k in drawn]).reshape(-1, 5).T
+        )
+        figure.add_box(
+            x=[groups[k] for k in drawn],
+            lowerfence=low,
+            q1=q1,
+            median=median,
+            q3=q3,
+            upperfence=high,
+            name=name,
+            offsetgroup=name,
+            line={"width": 1.5, "color": colour},
+            hoverinfo="x+y+name",
+        )
+    figure.update_layout(boxmode="group", boxgap=0.2, boxgroupgap=0.15)
+    figure.update_xaxes(type="category", categoryorder="array", categoryarray=list(groups))
+    return figure
+
+
+def contact_sheet(images: np.ndarray, row_names: Sequence[str], column_names: Sequence[str]) -> Figure:
+    """Draw images as a sheet, with a name for every row and column.
+
+    Parameters
+    ----------
+    images : uint8 array of shape (rows, columns, height, width, 3)
+    """
+    from PIL import Image
+
+    rows, columns, height, width = images.shape[:4]
+    sheet = np.zeros((rows, height + GAP, columns, width + GAP, 4), dtype=np.uint8)
+    sheet[:, :height, :, :width, :3] = images.swapaxes(1, 2)
+    sheet[:, :height, :, :width, 3] = 255
+    # The gaps are transparent: the background of the page is visible there, light or dark.
+    sheet = sheet.reshape(rows * (height + GAP), columns * (width + GAP), 4)[:-GAP, :-GAP]
+    png = io.BytesIO()
+    Image.fromarray(sheet).save(png, "PNG")
+    figure = empty_figure(x_title="", y_title="")
+    figure.add_image(
+        source="data:image/png;base64," + base64.b64encode(png.getvalue()).decode(), hoverinfo="skip"
+    )
+    bare = {"showgrid": False, "showline": False, "ticks": "", "constrain": "domain"}
+    figure.update_xaxes(
+        **bare,
+        range=[-0.5, sheet.shape[1] - 0.5],
+        side="top",
+        tickangle=0,
+        constraintoward="left",
+        tickvals=_centers(columns, width),
+        ticktext=list(column_names),
+    )
+    figure.update_yaxes(
+        **bare,
+        range=[sheet.shape[0] - 0.5, -0.5],
+        scaleanchor="x",
+        constraintoward="top",
+        tickvals=_centers(rows, height),
+        ticktext=list(row_names),
+    )
+    return figure
+
+
+def _centers(n: int, size: int) -> list[float]:
+    return [(size - 1) / 2 + k * (size + GAP) for k in range(n)]
 
 
 def class_map(
