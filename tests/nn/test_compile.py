@@ -90,9 +90,9 @@ def test_the_network_inside_may_be_compiled():
     x = torch.randn(5, 3, 8, 8)
     expected = net.posterior(x)
     net.module.compile(backend="eager")
-    found = net.posterior(x)
-    torch.testing.assert_close(found.mean, expected.mean, rtol=1e-4, atol=1e-5)
-    torch.testing.assert_close(found.var, expected.var, rtol=1e-3, atol=1e-6)
+    actual = net.posterior(x)
+    torch.testing.assert_close(actual.mean, expected.mean, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(actual.var, expected.var, rtol=1e-3, atol=1e-6)
 
 
 class Weighted(torch.nn.Module):
@@ -111,7 +111,7 @@ class Weighted(torch.nn.Module):
 def test_further_inputs_and_a_chosen_output(further):
     net, x = Anchored(Weighted(), n_anchors=3, train_anchors="reverse", output="out"), torch.randn(6, 5)
     expected = net(x, *further)
-    found = torch.compile(net, backend="eager", fullgraph=True)(x, *further)
-    torch.testing.assert_close(found, expected)
+    actual = torch.compile(net, backend="eager", fullgraph=True)(x, *further)
+    torch.testing.assert_close(actual, expected)
     expected = net.eval()(x, *further)
     torch.testing.assert_close(torch.compile(net, backend="eager")(x, *further), expected)

@@ -21,17 +21,17 @@ def net():
     return net
 
 
-def test_another_device_says_the_same(net, tmp_path, monkeypatch):
+def test_devices_agree(net, tmp_path, monkeypatch):
     # By default PyTorch rounds the inputs of convolutions to 10 bits on such cards: 3e-4 instead of 1e-6.
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
     x = torch.randn(20, 3, 16, 16)
     net.save(tmp_path / "net")
     expected = net.posterior(x, link="softmax")
     for there in (copy.deepcopy(net).to("cuda"), load(tmp_path / "net", map_location="cuda")):
-        found = there.posterior(x.cuda(), link="softmax")
+        actual = there.posterior(x.cuda(), link="softmax")
         scale = float(expected.mean.abs().max())
-        assert (found.mean.cpu() - expected.mean).abs().max() < 1e-4 * scale
-        assert (found.std.cpu() - expected.std).abs().max() < 1e-4 * scale
+        assert (actual.mean.cpu() - expected.mean).abs().max() < 1e-4 * scale
+        assert (actual.std.cpu() - expected.std).abs().max() < 1e-4 * scale
     back = Anchored(ResNet20())
     there.save(tmp_path / "there")
     back.load(tmp_path / "there")

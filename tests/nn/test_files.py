@@ -31,7 +31,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_our_networks_are_rebuilt_from_the_file_alone(case, tmp_path):
+def test_library_networks_are_rebuilt_from_the_file(case, tmp_path):
     make, shape, options = CASES[case]
     net, path = anchored(make, shape, **options), tmp_path / "net.safetensors"
     save(net, path)
@@ -42,9 +42,9 @@ def test_our_networks_are_rebuilt_from_the_file_alone(case, tmp_path):
         net.n_anchors, net.mask, net.encoding, net.at, net.train_anchors
     )  # fmt: skip
     x = torch.randn(6, *shape)
-    expected, found = net.posterior(x), again.posterior(x)
-    assert torch.equal(found.mean, expected.mean)
-    assert torch.equal(found.var, expected.var)
+    expected, actual = net.posterior(x), again.posterior(x)
+    assert torch.equal(actual.mean, expected.mean)
+    assert torch.equal(actual.var, expected.var)
 
 
 def test_own_networks_load_into_what_the_user_constructs(conv_net, tmp_path, images):
@@ -106,7 +106,7 @@ def test_another_architecture(network, message, tmp_path):
     assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
 
 
-def test_altered_files_are_refused(tmp_path):
+def test_altered_files_raise(tmp_path):
     path = tmp_path / "net"
     anchored(lambda: MLP(5, 2, (8,)), (5,)).save(path)
     whole = path.read_bytes()
@@ -122,7 +122,7 @@ def test_altered_files_are_refused(tmp_path):
         load(path)
 
 
-def test_other_files_are_refused_and_never_unpickled(tmp_path):
+def test_other_files_raise_and_are_never_unpickled(tmp_path):
     class Bomb:
         def __reduce__(self):
             return (pytest.fail, ("unpickled",))
@@ -148,8 +148,8 @@ def test_a_file_cannot_name_code_to_run(tmp_path):
     path = tmp_path / "net"
     anchored(lambda: MLP(5, 2, (8,)), (5,)).save(path)
     tensors = load_file(path)
-    words = {"anchored": {}, "network": {"name": "os.system", "config": {"command": "true"}}}
-    description = json.dumps(words)
+    content = {"anchored": {}, "network": {"name": "os.system", "config": {"command": "true"}}}
+    description = json.dumps(content)
     header = {"format": FORMAT, "description": description, "sha256": _digest(description, tensors)}
     save_file(tensors, path, metadata=header)
     with pytest.raises(UnusableFileError, match="only its own code can build"):
@@ -168,7 +168,7 @@ def test_state_dict_carries_the_anchors(mlp):
     assert fresh.anchors.numel() == 0
 
 
-def test_copies_are_equal_and_apart(conv_net, images):
+def test_copies_are_equal_and_independent(conv_net, images):
     net = Anchored(conv_net, n_anchors=4)
     net(images)
     twin = copy.deepcopy(net)
@@ -199,24 +199,24 @@ def rewritten(path, change):
     from deltauq.nn.files import FORMAT, _digest
 
     with safe_open(path, framework="pt") as file:
-        words = json.loads(file.metadata()["description"])
+        description = json.loads(file.metadata()["description"])
     tensors = load_file(path)
-    words = change(words, tensors) or words
-    description = json.dumps(words)
+    description = change(description, tensors) or description
+    description = json.dumps(description)
     header = {"format": FORMAT, "description": description, "sha256": _digest(description, tensors)}
     save_file(tensors, path, metadata=header)
 
 
 CHANGES = {
-    "no network": lambda words, _: words.pop("network") and None,
-    "no name": lambda words, _: words["network"].pop("name") and None,
-    "a list": lambda words, _: [1, 2],
-    "strange option": lambda words, _: words["anchored"].update(speed=3),
-    "strange argument": lambda words, _: words["network"]["config"].update(depth=3),
-    "arguments are a number": lambda words, _: words["network"].update(config=3),
-    "bad width": lambda words, _: words["network"]["config"].update(hidden=["a"]),
-    "bad dtype": lambda words, _: words["network"].update(dtype="save"),
-    "dtype is no name": lambda words, _: words["network"].update(dtype=3),
+    "no network": lambda description, _: description.pop("network") and None,
+    "no name": lambda description, _: description["network"].pop("name") and None,
+    "a list": lambda description, _: [1, 2],
+    "strange option": lambda description, _: description["anchored"].update(speed=3),
+    "strange argument": lambda description, _: description["network"]["config"].update(depth=3),
+    "arguments are a number": lambda description, _: description["network"].update(config=3),
+    "bad width": lambda description, _: description["network"]["config"].update(hidden=["a"]),
+    "bad dtype": lambda description, _: description["network"].update(dtype="save"),
+    "dtype is no name": lambda description, _: description["network"].update(dtype=3),
     "no anchors": lambda _, tensors: tensors.pop("anchors") is None or None,
     "anchors of one axis": lambda _, tensors: tensors.update(anchors=torch.ones(3)),
     "anchors of another width": lambda _, tensors: tensors.update(anchors=torch.ones(3, 9)),
@@ -241,7 +241,7 @@ def test_another_average_masked_than_the_saved_one_raises_a_warning(tmp_path):
     Anchored(MLP(5, 2, (8,)), mask=0.3, average_masked=True).load(tmp_path / "net")
 
 
-def test_what_cannot_be_written_gets_one_line(mlp, tmp_path):
+def test_what_cannot_be_written_raises(mlp, tmp_path):
     class Remembers(nn.Linear):
         def get_extra_state(self):
             return {"step": 3}
@@ -257,7 +257,7 @@ def test_what_cannot_be_written_gets_one_line(mlp, tmp_path):
         Anchored(nn.Linear(5, 2)).save(tmp_path)
 
 
-def test_a_state_that_does_not_say_whether_anchors_were_set(mlp):
+def test_a_state_without_extra_state_can_be_loaded(mlp):
     net = Anchored(copy.deepcopy(mlp), n_anchors=4)
     net.set_anchors(torch.randn(4, 5))
     state = {name: value for name, value in net.state_dict().items() if "extra" not in name}
@@ -268,7 +268,7 @@ def test_a_state_that_does_not_say_whether_anchors_were_set(mlp):
         assert torch.equal(fresh.state_dict()[prefix + "anchors"], net.anchors)
 
 
-def test_a_file_of_another_encoding_is_refused(tmp_path):
+def test_a_file_of_another_encoding_raises(tmp_path):
     net = Anchored(MLP(5, 2, (8,)))
     net(torch.randn(8, 5))
     net.save(tmp_path / "net")

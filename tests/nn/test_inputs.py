@@ -119,9 +119,9 @@ def test_posterior_with_further_inputs_equals_every_pair(case):
     expected = pair_by_pair(net, inputs)
     assert expected.var(0).min() > 1e-8
     net.eval()
-    found = net.posterior(x, *inputs.args, keep_samples=True, **inputs.kwargs)
-    torch.testing.assert_close(found.samples, expected, rtol=1e-6, atol=1e-8)
-    torch.testing.assert_close(found.mean, expected.mean(0), rtol=1e-6, atol=1e-8)
+    actual = net.posterior(x, *inputs.args, keep_samples=True, **inputs.kwargs)
+    torch.testing.assert_close(actual.samples, expected, rtol=1e-6, atol=1e-8)
+    torch.testing.assert_close(actual.mean, expected.mean(0), rtol=1e-6, atol=1e-8)
     torch.testing.assert_close(net(x, *inputs.args, **inputs.kwargs), expected.mean(0), rtol=1e-6, atol=1e-8)
     for budget in (1, 3_000):
         chunked = net.posterior(x, *inputs.args, memory_budget=budget, **inputs.kwargs)
@@ -134,9 +134,9 @@ def test_a_row_does_not_depend_on_its_batch(case):
     whole = net.posterior(x, *inputs.args, **inputs.kwargs)
     for start, stop in ((0, 1), (2, 5), (7, 9)):
         part = inputs.rows(start, stop)
-        found = net.posterior(part.x, *part.args, **part.kwargs)
-        torch.testing.assert_close(found.mean, whole.mean[start:stop], rtol=1e-6, atol=1e-8)
-        torch.testing.assert_close(found.var, whole.var[start:stop], rtol=1e-6, atol=1e-8)
+        actual = net.posterior(part.x, *part.args, **part.kwargs)
+        torch.testing.assert_close(actual.mean, whole.mean[start:stop], rtol=1e-6, atol=1e-8)
+        torch.testing.assert_close(actual.var, whole.var[start:stop], rtol=1e-6, atol=1e-8)
 
 
 def test_only_some_calls_may_have_further_inputs():
@@ -190,7 +190,7 @@ class EarlyMask(nn.Module):
 
 @pytest.mark.parametrize("weight", [torch.zeros(6, 1), torch.ones(6, 1)])
 @pytest.mark.parametrize(("options", "early"), [({}, True), ({"at": "head"}, False)])
-def test_further_inputs_that_change_what_is_anchored_are_refused(weight, options, early):
+def test_further_inputs_that_change_the_anchored_tensor_raise(weight, options, early):
     net, x = Anchored(EarlyMask(), n_anchors=3, **options), torch.randn(6, 5)
     with pytest.raises(
         ValueError, match=r"further inputs change what enters the anchored layer.*by stem= or at="
@@ -227,7 +227,7 @@ def test_a_layer_of_another_input_is_not_anchored_by_mistake():
     )
 
 
-def test_where_there_is_one_input_a_network_of_two_is_refused(tmp_path):
+def test_networks_of_two_inputs_raise_where_one_is_given(tmp_path):
     x, y = torch.randn(8, 5), torch.randn(8, 2)
     recipe = Recipe(epochs=1, batch_size=4)
     for net in (Conditioned(), Anchored(Conditioned(), n_anchors=3)):
@@ -256,7 +256,7 @@ class Several(nn.Module):
 
 
 @pytest.mark.parametrize(("kind", "output"), [("dict", "logits"), ("tuple", 0), ("tuple", -2)])
-def test_one_of_several_outputs_is_taken(kind, output):
+def test_output_selects_one_of_several(kind, output):
     net, x = Anchored(Several(kind), n_anchors=3, output=output), torch.randn(6, 5)
     plain = Anchored(nn.Sequential(nn.Linear(5, 8), nn.ReLU(), nn.Linear(8, 2)), n_anchors=3)
     plain.module[0].load_state_dict(net.module.stem.state_dict())
@@ -271,14 +271,14 @@ def test_one_of_several_outputs_is_taken(kind, output):
     assert f"output={output!r}" in repr(net)
 
 
-def test_several_outputs_are_all_there_in_training():
+def test_training_returns_all_outputs():
     net, x = Anchored(Several("dict"), n_anchors=3), torch.randn(6, 5)
     assert net(x).keys() == {"logits", "features"}
     net.output = "features"  # it may be said later
     assert net.eval()(x).shape == (6, 8)
 
 
-def test_outputs_that_are_not_there():
+def test_unknown_outputs_raise():
     x = torch.randn(6, 5)
     for kind, output, names in (
         ("dict", "logit", "'logits', 'features'"),
@@ -330,7 +330,7 @@ def test_the_predictor_is_what_torch_exports(warm):
     torch.testing.assert_close(std, posterior.std)
 
 
-def test_what_is_printed_holds_no_anchors():
+def test_repr_contains_no_anchors():
     secret = torch.full((12, 5), 98765.4321)
     net = Anchored(MLP(5, 2), n_anchors=12, train_anchors=secret)
     net.set_anchors(secret)
@@ -352,7 +352,7 @@ class Shared(nn.Module):
         return h if self.positional else h + shared.sum()
 
 
-def test_rows_and_budgets_do_not_change_what_is_shared():
+def test_shared_inputs_do_not_depend_on_rows_and_budget():
     torch.manual_seed(0)
     net = Anchored(Shared(), n_anchors=5).double()
     net.set_anchors(torch.randn(5, 5).double())
@@ -364,12 +364,12 @@ def test_rows_and_budgets_do_not_change_what_is_shared():
             continue
         shared, budget = torch.rand(m, 3).double(), 128 * pairs
         expected = net.posterior(x, torch.zeros(())).mean[:n] + c[:n] + shared.sum()
-        found = net.posterior(x[:n], shared, c[:n], memory_budget=budget)
-        torch.testing.assert_close(found.mean, expected)
+        actual = net.posterior(x[:n], shared, c[:n], memory_budget=budget)
+        torch.testing.assert_close(actual.mean, expected)
         torch.testing.assert_close(net.eval()(x[:n], shared, c=c[:n]), expected)
 
 
-def test_blocks_of_the_default_budget_do_not_change_what_is_shared():
+def test_shared_inputs_do_not_depend_on_blocks():
     net = Anchored(Shared(), n_anchors=20)
     net.set_anchors(torch.randn(20, 5))
     x, table = torch.randn(40, 5), torch.ones(7)
@@ -387,20 +387,20 @@ def test_a_positional_tensor_in_front_of_the_layer(average_masked):
     net(x, positional)
     whole = net.posterior(x, positional)
     for n in (1, 2, 3):
-        found = net.posterior(x[:n], positional)
-        torch.testing.assert_close(found.mean, whole.mean[:n])
-        torch.testing.assert_close(found.var, whole.var[:n])
+        actual = net.posterior(x[:n], positional)
+        torch.testing.assert_close(actual.mean, whole.mean[:n])
+        torch.testing.assert_close(actual.var, whole.var[:n])
     net.set_anchors(None)
     assert net.train()(x[:1], positional).shape == (1, 3, 2)
 
 
-def test_copies_of_a_batch_are_not_taken_for_what_is_shared():
+def test_shared_inputs_of_the_length_of_the_copies_raise():
     net, x = Anchored(Shared(), n_anchors=3), torch.randn(3, 5)
     with pytest.raises(ValueError, match=r"shared.*first dimension 6.*buffer"):
         anchored_loss(net, nn.functional.mse_loss, x, x[:, :2], n_anchors=2, shared=torch.ones(6))
 
 
-def test_few_rows_show_whether_further_inputs_fit():
+def test_few_rows_are_enough_to_check_further_inputs():
     class Backbone(nn.Sequential):
         rows = 0
 
@@ -461,7 +461,7 @@ def test_an_output_that_is_no_tensor():
             fit(net, torch.randn(8, 5), torch.randn(8, 2), Recipe(epochs=1, batch_size=4))
 
 
-def test_names_of_keywords_of_an_anchored_network():
+def test_inputs_named_like_keywords_raise():
     class Detector(nn.Linear):
         def forward(self, x, anchors=None):
             return super().forward(x)

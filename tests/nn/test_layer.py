@@ -80,7 +80,7 @@ def test_pretrained_layer_computes_what_it_computed(kind, encoding):
     torch.testing.assert_close(call(wrapped, x, given), layer(x))
 
 
-def test_new_weights_know_their_wider_fan_in():
+def test_new_weights_are_drawn_for_the_wider_fan_in():
     torch.manual_seed(0)
     _, wrapped, _ = anchored("conv2d, strided and padded", "difference")
     bound = (8 * 9) ** -0.5  # what nn.Conv2d draws from, uniformly
@@ -109,7 +109,7 @@ def test_projection_begins_as_the_identity(layer, shape, encoding):
         torch.testing.assert_close(network(x), expected, rtol=1e-4, atol=1e-5)
 
 
-def test_masked_anchors_are_hidden_but_still_subtracted():
+def test_masked_anchors_are_zero_but_still_subtracted():
     _, wrapped, shape = anchored("linear", "difference")
     x, r = torch.randn(5, *shape).double(), torch.randn(5, *shape).double()
     tuples = wrapped.tuples(x, (r,), torch.tensor(True))
@@ -118,7 +118,7 @@ def test_masked_anchors_are_hidden_but_still_subtracted():
 
 
 @pytest.mark.parametrize("layer", ["linear", "conv2d, strided and padded"])
-def test_masked_rows_alone_lose_their_anchors(layer):
+def test_rows_may_be_masked_one_by_one(layer):
     _, wrapped, shape = anchored(layer, "two-anchor")
     x, *anchors = (torch.randn(5, *shape).double() for _ in range(3))
     hidden = torch.tensor([True, False, False, True, False])

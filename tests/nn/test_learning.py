@@ -88,7 +88,7 @@ def measure(data, epochs):
     return plain_accuracy, accuracy, roc_auc_score(is_other, entropy)
 
 
-def test_digits_are_learned_and_shuffled_ones_found_out():
+def test_digits_are_learned_and_shuffled_ones_detected():
     plain, anchored, auroc = measure(digits(), epochs=12)
     assert plain > 0.95
     assert anchored > plain - 0.01
@@ -96,7 +96,7 @@ def test_digits_are_learned_and_shuffled_ones_found_out():
 
 
 @pytest.mark.slow
-def test_mnist_is_learned_and_grey_pictures_found_out(data_dir):
+def test_mnist_is_learned_and_grey_pictures_detected(data_dir):
     plain, anchored, auroc = measure(mnist(), epochs=6)
     assert plain > 0.95
     assert anchored > plain - 0.01
@@ -104,7 +104,7 @@ def test_mnist_is_learned_and_grey_pictures_found_out(data_dir):
 
 
 @pytest.mark.slow
-def test_the_band_opens_in_the_gap_and_is_drawn():
+def test_the_uncertainty_grows_in_the_gap():
     from experiments import ResultLine
     from experiments.gap import EXPERIMENT
 

@@ -20,6 +20,6 @@ def test_a_predictor_of_lower_precision_gives_moments_in_float32(dtype, average_
     torch.testing.assert_close(std, posterior.link_var.sqrt(), rtol=0, atol=1e-3)
 
 
-def test_a_network_without_anchors_is_refused():
+def test_a_network_without_anchors_raises():
     with pytest.raises(ValueError, match="there are no anchors yet"):
         AnchorPredictor(Anchored(MLP(5, 2, (16,))))

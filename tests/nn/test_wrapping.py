@@ -1,4 +1,4 @@
-"""Where a network is anchored: the layer found, hidden layers, pretrained networks."""
+"""Where a network is anchored: the first layer, hidden layers, pretrained networks."""
 
 import copy
 
@@ -10,7 +10,7 @@ from deltauq.nn import MLP, Anchored, ResNet18, ResNet20
 from deltauq.nn.layer import AnchoredLayer
 
 
-def test_the_first_layer_is_widened_where_it_stands(conv_net):
+def test_the_first_layer_is_widened_in_place(conv_net):
     net = Anchored(conv_net)
     assert isinstance(conv_net.stem, AnchoredLayer)
     assert conv_net.stem.weight.shape == (8, 6, 5, 5)
@@ -18,7 +18,7 @@ def test_the_first_layer_is_widened_where_it_stands(conv_net):
     assert any(p is conv_net.stem.weight for p in net.parameters())
 
 
-def test_flattened_images_meet_their_anchors_pixel_by_pixel():
+def test_flattened_images_are_anchored_by_pixel():
     net = Anchored(nn.Sequential(nn.Flatten(), nn.Linear(12, 3)))
     assert isinstance(net.anchored_layer.wide, nn.Linear)
     assert net(torch.randn(8, 3, 2, 2)).shape == (8, 3)
@@ -107,7 +107,7 @@ class Backwards(nn.Module):
         return self.head(self.body(x).relu())
 
 
-def test_a_layer_registered_too_early_is_found_out_and_another_can_be_named():
+def test_a_first_registered_layer_that_is_not_first_raises():
     net = Anchored(Backwards())
     for _ in range(2):  # not only the first time
         with pytest.raises(ValueError, match=r"first reaches 'body' \(Linear\), not .* 'head'.*stem="):
@@ -173,12 +173,12 @@ class Folded(nn.Module):
         (Folded, (3, 5), "4 inputs reach the anchored layer as 12 rows"),
     ],
 )
-def test_networks_that_cannot_be_anchored_there_say_why(network, shape, message):
+def test_layers_that_cannot_be_anchored_raise(network, shape, message):
     with pytest.raises(ValueError, match=message):
         Anchored(network())(torch.randn(4, *shape))
 
 
-def test_a_layer_that_is_never_reached_is_found_out_in_evaluation_too():
+def test_a_layer_that_is_never_called_raises_in_evaluation():
     net = Anchored(Unused()).eval()
     net.set_anchors(torch.randn(3, 5))
     with pytest.raises(ValueError, match="without reaching the anchored layer 'spare'"):
@@ -190,7 +190,7 @@ def test_several_consumers_of_a_hidden_tensor():
         Anchored(ResNet18(), at="stages.1.0.conv1")(torch.randn(4, 3, 8, 8))
 
 
-def test_repr_says_what_is_anchored(conv_net):
+def test_repr_names_the_anchored_layer(conv_net):
     assert "n_anchors=10, encoding=Difference(), stem='stem'" in repr(Anchored(conv_net))
     assert "at='head'" in repr(Anchored(ResNet20(), at="head"))
 
@@ -245,7 +245,7 @@ def test_layers_called_by_keyword(options):
     torch.testing.assert_close(net.posterior(x).mean, plain(x))
 
 
-def test_two_consumers_called_by_keyword_are_found_out():
+def test_two_consumers_called_by_keyword_raise():
     class Both(nn.Module):
         def __init__(self):
             super().__init__()
@@ -258,7 +258,7 @@ def test_two_consumers_called_by_keyword_are_found_out():
         Anchored(Both())(torch.randn(4, 5))
 
 
-def test_surroundings_may_read_the_attributes_of_an_anchored_layer():
+def test_attributes_of_the_replaced_layer_can_be_read():
     network = nn.Sequential(nn.Linear(5, 8), nn.ReLU(), nn.Linear(8, 2))
     net = Anchored(network, at="2", n_anchors=3)
     assert (net.anchored_layer.in_features, net.anchored_layer.out_features) == (8, 2)
@@ -271,7 +271,7 @@ def test_surroundings_may_read_the_attributes_of_an_anchored_layer():
 @pytest.mark.parametrize(
     "at", ["layers.0", "layers.1", "layers.0.self_attn", "layers.0.linear1", "layers.1.norm2"]
 )
-def test_inside_a_transformer_no_fast_path_goes_around_the_anchors(at):
+def test_transformers_do_not_use_their_fast_path(at):
     layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True)
     plain = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False).eval()
     net = Anchored(copy.deepcopy(plain), at=at, n_anchors=3).eval()

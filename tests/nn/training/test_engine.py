@@ -57,7 +57,7 @@ def test_a_plain_run_is_a_plain_loop(table):
 
 
 @pytest.mark.parametrize("anchored", [False, True])
-def test_a_run_learns_and_repeats_itself_and_leaves_other_randomness_alone(table, anchored):
+def test_a_run_is_repeatable_and_keeps_the_global_random_state(table, anchored):
     x, y = table
     recipe = replace(RECIPE, epochs=40)
     nets = [make(anchored, dropout=0.1) for _ in range(2)]
@@ -74,7 +74,7 @@ def test_a_run_learns_and_repeats_itself_and_leaves_other_randomness_alone(table
         assert (nets[0].posterior(x).var > 0).all()
 
 
-def test_every_row_comes_once_and_meets_another(table):
+def test_every_row_comes_once_and_is_paired_with_others(table):
     seen = []
     epochs = Epochs(torch.arange(70.0)[:, None], table[1], RECIPE, BatchPairing(2))
     for batch in epochs.batches(5, drop_last=False):
@@ -87,7 +87,7 @@ def test_every_row_comes_once_and_meets_another(table):
     assert sum(1 for _ in epochs.batches(0, drop_last=True)) == 4
 
 
-def test_a_mask_hides_single_rows_where_the_network_says_so(table):
+def test_single_rows_are_masked_if_the_network_has_mask_rows(table):
     recipe, pairing = Recipe(batch_size=10, mask=0.25), BatchPairing(1, mask_rows=True)
     whole, rest = (block.masked for block in draw_order(1003, recipe, 0, pairing, drop_last=False))
     assert whole.shape == (100, 10) and rest.shape == (1, 3)
@@ -105,17 +105,17 @@ def test_a_mask_hides_single_rows_where_the_network_says_so(table):
 
 
 @pytest.mark.parametrize("train_anchors", ["derangement", "data"])
-def test_masks_are_asked_for_by_the_network_or_the_recipe(table, train_anchors):
-    found = {}
+def test_the_mask_is_that_of_the_network_or_the_recipe(table, train_anchors):
+    actual = {}
     for asked in ((0.4, 0.0), (0.0, 0.4), (0.4, 0.4), (0.0, 0.0)):
         torch.manual_seed(0)
         net = Anchored(MLP(3, hidden=(8,)).double(), 5, mask=asked[0], train_anchors=train_anchors)
         fit(net, *table, replace(RECIPE, mask=asked[1]))
         assert net.mask == asked[0]
-        found[asked] = weights(net)
-    masked = found.pop((0.4, 0.4))
-    assert not torch.equal(found.pop((0.0, 0.0)), masked)
-    assert all(torch.equal(other, masked) for other in found.values())
+        actual[asked] = weights(net)
+    masked = actual.pop((0.4, 0.4))
+    assert not torch.equal(actual.pop((0.0, 0.0)), masked)
+    assert all(torch.equal(other, masked) for other in actual.values())
 
 
 class TwoLayers(nn.Module):
@@ -129,7 +129,7 @@ class TwoLayers(nn.Module):
         return self.last(self.first(x))
 
 
-def test_the_wrong_layer_is_refused_before_the_first_step():
+def test_the_wrong_layer_raises_before_the_first_step():
     x, steps = torch.randn(32, 3), []
     net = Anchored(TwoLayers(), 5)
     before = copy.deepcopy(net.state_dict())
@@ -159,12 +159,12 @@ def test_a_network_that_draws_its_own_anchors_is_noticed():
     assert watch.drawn
 
 
-def test_a_prior_that_draws_anew_is_not_recorded():
+def test_steps_with_a_prior_are_not_recorded():
     assert can_be_graphed(make(), RECIPE) and can_be_graphed(make(anchored=False), RECIPE)
     assert not can_be_graphed(Anchored(MLP(3), train_anchors="data"), RECIPE)
 
 
-def test_two_different_masks_are_refused(table):
+def test_two_different_masks_raise(table):
     with pytest.raises(ValueError, match=r"the recipe has mask=0.2, but the network mask=0.4"):
         fit(Anchored(MLP(3).double(), mask=0.4), *table, replace(RECIPE, mask=0.2))
 
@@ -183,7 +183,7 @@ def test_anchors_follow_the_data_unless_they_were_set(table):
     assert (net.anchors < 50.0).all() and net.anchors_are_set
 
 
-def test_bad_data_is_refused(table):
+def test_invalid_data_raises(table):
     x, y = table
     with pytest.raises(ValueError, match="equally many rows"):
         fit(make(), x, y[:5], RECIPE)
@@ -212,7 +212,7 @@ def test_classes_may_be_integers_of_any_width(table):
     assert torch.equal(*map(weights, nets))
 
 
-def test_a_remainder_that_would_meet_itself_is_left_out(table):
+def test_a_last_batch_too_small_for_its_anchors_is_left_out(table):
     x, y = table
     for n_sources, steps in ((1, 4), (2, 4), (0, 5)):
         epochs = Epochs(x[:65], y[:65], RECIPE, BatchPairing(n_sources))
@@ -244,7 +244,7 @@ def test_shares_of_a_batch_keep_its_pairs():
     torch.testing.assert_close(anchors, x.roll(1, 0))
 
 
-def test_shares_are_equal_or_refused():
+def test_unequal_shares_raise():
     x = torch.arange(8.0)[:, None]
     with pytest.raises(ValueError, match="8 rows of a batch cannot be shared equally by 3 devices"):
         share_of(Batch(x, x, None, torch.tensor(False)), 0, 3)
@@ -330,21 +330,21 @@ def test_a_killed_run_resumes_to_the_same_weights(tmp_path):
         assert torch.equal(tensor, resumed[name]), name
 
 
-def test_a_checkpoint_of_another_recipe_is_refused(table, tmp_path):
+def test_a_checkpoint_of_another_recipe_raises(table, tmp_path):
     x, y = table
     path = tmp_path / "run.ckpt"
     fit(make(), x, y, RECIPE, checkpoint=path)
     with pytest.raises(ValueError, match="another recipe: lr differ"):
         fit(make(), x, y, replace(RECIPE, lr=0.5), checkpoint=path)
-    for words in ({"mask_rows": True}, {"train_anchors": "reverse"}, {"train_anchors": "data"}):
-        with pytest.raises(ValueError, match=f"another recipe: {next(iter(words))} differ"):
-            fit(Anchored(make(anchored=False), 5, **words), x, y, RECIPE, checkpoint=path)
+    for options in ({"mask_rows": True}, {"train_anchors": "reverse"}, {"train_anchors": "data"}):
+        with pytest.raises(ValueError, match=f"another recipe: {next(iter(options))} differ"):
+            fit(Anchored(make(anchored=False), 5, **options), x, y, RECIPE, checkpoint=path)
     done = fit(make(), x, y, RECIPE, checkpoint=path)
     assert len(done.losses) == 3
     assert [entry.name for entry in tmp_path.iterdir()] == ["run.ckpt"]
 
 
-def test_a_refused_checkpoint_changes_nothing(table, tmp_path):
+def test_a_checkpoint_that_raises_changes_nothing(table, tmp_path):
     x, y = table
     path = tmp_path / "run.ckpt"
     fit(make(), x, y, RECIPE, checkpoint=path)
@@ -364,7 +364,7 @@ def test_a_refused_checkpoint_changes_nothing(table, tmp_path):
     assert path.read_bytes() == written
 
 
-def test_a_checkpoint_knows_how_images_were_normalised(tmp_path):
+def test_a_checkpoint_of_other_normalisation_raises(tmp_path):
     x, y = torch.randint(256, (20, 3, 4, 4), dtype=torch.uint8), torch.arange(20) % 2
     net = nn.Sequential(nn.Flatten(), nn.Linear(48, 2))
     scales = torch.zeros(3), torch.ones(3)
@@ -375,7 +375,7 @@ def test_a_checkpoint_knows_how_images_were_normalised(tmp_path):
 
 
 @pytest.mark.parametrize("damage", ["cut", "text", "empty", "other", "tensor"])
-def test_a_damaged_checkpoint_is_answered_in_one_line(table, tmp_path, damage):
+def test_a_damaged_checkpoint_raises(table, tmp_path, damage):
     x, y = table
     path = tmp_path / "run.ckpt"
     fit(make(), x, y, RECIPE, checkpoint=path)

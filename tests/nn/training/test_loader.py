@@ -18,7 +18,7 @@ def test_batches_are_masked_at_the_given_rate():
 def test_crops_and_mirrors_are_those_of_numpy():
     images = torch.randint(1, 255, (6, 3, 8, 8), dtype=torch.uint8)
     rows = torch.tensor([4, 4, 0, 5])
-    found = crop_and_flip(images, rows, torch.Generator().manual_seed(3))
+    actual = crop_and_flip(images, rows, torch.Generator().manual_seed(3))
     generator = torch.Generator().manual_seed(3)
     top, left = (torch.randint(9, (4, 1), generator=generator)[:, 0] for _ in range(2))
     flip = torch.randint(2, (4, 1), generator=generator, dtype=torch.bool)[:, 0]
@@ -26,7 +26,7 @@ def test_crops_and_mirrors_are_those_of_numpy():
     padded = np.pad(images.numpy(), ((0, 0), (0, 0), (4, 4), (4, 4)))
     for k, row in enumerate(rows):
         crop = padded[row, :, top[k] : top[k] + 8, left[k] : left[k] + 8]
-        np.testing.assert_array_equal(found[k], crop[..., ::-1] if flip[k] else crop)
+        np.testing.assert_array_equal(actual[k], crop[..., ::-1] if flip[k] else crop)
 
 
 def test_images_are_scaled_and_normalised_by_channel():

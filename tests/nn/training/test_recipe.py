@@ -16,7 +16,7 @@ def test_rates_follow_their_schedules():
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("options", "message"),
     [
         ({"epochs": 0}, "at least 1"),
         ({"optimizer": "lion"}, "'lion'"),
@@ -31,12 +31,12 @@ def test_rates_follow_their_schedules():
         ({"milestones": (1.5,)}, "every milestone must be an integer"),
     ],
 )
-def test_a_recipe_says_what_is_wrong_with_it(words, message):
+def test_invalid_options_raise(options, message):
     with pytest.raises(ValueError, match=message):
-        Recipe(**words)
+        Recipe(**options)
 
 
-def test_a_recipe_holds_plain_values():
+def test_options_are_plain_values():
     recipe = Recipe(epochs=np.int64(4), milestones=[np.int64(2), 3])
     assert type(recipe.epochs) is int and recipe.milestones == (2, 3)
     assert recipe == Recipe(epochs=4, milestones=(2, 3)) and hash(recipe)

@@ -24,7 +24,7 @@ def make_nets(anchored, n=3):
 
 @pytest.mark.parametrize("optimizer", ["adam", "sgd"])
 @pytest.mark.parametrize("anchored", [False, True])
-def test_together_is_one_after_the_other(anchored, optimizer):
+def test_training_together_equals_one_by_one(anchored, optimizer):
     x = torch.randn(40, 3, dtype=torch.float64)
     y = x[:, :1] * x[:, 1:2]
     recipe = replace(RECIPE, optimizer=optimizer, schedule="linear")
@@ -41,7 +41,7 @@ def test_together_is_one_after_the_other(anchored, optimizer):
     assert losses[-1] == pytest.approx(mean)
 
 
-def test_each_may_have_its_own_rows():
+def test_each_network_may_have_its_own_rows():
     x = torch.randn(60, 3, dtype=torch.float64)
     y = x[:, :1] ** 2
     rows = torch.stack([torch.randperm(60)[:40] for _ in range(3)])
@@ -63,7 +63,7 @@ def test_dropout_differs_between_the_networks():
     assert not torch.equal(nets[0][0].weight, nets[1][0].weight)
 
 
-def test_what_cannot_be_stacked_is_refused():
+def test_networks_that_cannot_be_stacked_raise():
     x, y = torch.randn(10, 3), torch.zeros(10, 1)
     with pytest.raises(ValueError, match="batch norm"):
         fit_many([nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 1))], x, y, RECIPE)
@@ -87,7 +87,7 @@ def test_what_cannot_be_stacked_is_refused():
         fit_many([MLP(3)], x.numpy(), y, RECIPE)
 
 
-def test_targets_that_would_be_broadcast_are_refused():
+def test_targets_that_would_be_broadcast_raise():
     with pytest.raises(ValueError, match=r"targets of shape \(10,\) do not fit outputs of shape \(10, 1\)"):
         fit_many([MLP(3), MLP(3)], torch.randn(10, 3), torch.zeros(10), RECIPE)
 
@@ -105,7 +105,7 @@ class Counting(nn.Module):
         return self.linear(x)
 
 
-def test_buffers_come_back():
+def test_buffers_are_copied_back():
     nets = [Counting() for _ in range(2)]
     nets[1].passes += 5
     fit_many(nets, torch.randn(40, 3), torch.zeros(40, 1), RECIPE)

@@ -101,18 +101,18 @@ def test_outputs_that_are_no_tensor_or_have_other_rows():
 
 
 @pytest.mark.parametrize(
-    ("word", "value"),
+    ("option", "value"),
     [("mask", 1.0), ("mask", None), ("mask", "a")],
 )
-def test_what_is_said_of_masks_later_is_checked_as_well(word, value, net):
-    before = getattr(net, word)
-    with pytest.raises(ValueError, match=f"{word} must be"):
-        setattr(net, word, value)
-    assert getattr(net, word) == before
+def test_masks_set_later_are_checked(option, value, net):
+    before = getattr(net, option)
+    with pytest.raises(ValueError, match=f"{option} must be"):
+        setattr(net, option, value)
+    assert getattr(net, option) == before
 
 
 @pytest.mark.parametrize("mask_rows", [False, True])
-def test_without_a_mask_nothing_is_said_to_be_masked(mask_rows):
+def test_without_a_mask_masked_is_false(mask_rows):
     net = Anchored(nn.Linear(5, 2), mask=0.9, mask_rows=mask_rows)
     while not net.masked.any():
         net(torch.randn(8, 5))
@@ -164,7 +164,7 @@ def test_networks_without_a_layer_to_widen():
         Anchored(nn.Sequential(nn.Embedding(5, 3), nn.Linear(3, 1)), at="0")
 
 
-def test_weights_that_something_else_decides():
+def test_shared_and_computed_weights_raise():
     tied = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
     tied[1].weight = tied[0].weight
     with pytest.raises(ValueError, match=r"weight of layer '0' is shared with another layer.*at='0'"):
@@ -172,7 +172,7 @@ def test_weights_that_something_else_decides():
     for bound in (spectral_norm(nn.Linear(4, 4)), weight_norm(nn.Linear(4, 4, bias=False))):
         with pytest.raises(ValueError, match=r"weight of layer '0' is computed from other.*at='0'"):
             Anchored(nn.Sequential(bound, nn.Linear(4, 4)))  # the second layer is not widened instead
-    # Behind another in the order of registration, it is found out in the first pass.
+    # Behind another in the order of registration, the first pass raises the error.
     hidden = nn.ModuleDict({"last": nn.Linear(4, 4), "first": weight_norm(nn.Linear(4, 4, bias=False))})
     hidden.forward = lambda x: hidden["last"](hidden["first"](x))
     with pytest.raises(ValueError, match=r"first reaches 'first' \(ParametrizedLinear\)"):
@@ -221,7 +221,7 @@ def test_bad_networks():
         MLP(3, activation="sine")
 
 
-def test_without_torch_one_line_says_what_to_install():
+def test_without_torch_the_error_names_the_extra():
     program = "import sys; sys.modules['torch'] = None; import deltauq.nn"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 1

@@ -144,10 +144,10 @@ def test_float32_rows_agree_to_a_millionth(conv_net):
         "another batch": (x[7:12], slice(7, 12), {}),
         "alone": (x[3:4], slice(3, 4), {}),
     }
-    for rows, place, words in others.values():
-        found = net.posterior(rows, **words)
-        assert (whole.mean[place] - found.mean).abs().max() < 1e-6 * scale
-        assert (whole.std[place] - found.std).abs().max() < 1e-6 * scale
+    for rows, place, options in others.values():
+        actual = net.posterior(rows, **options)
+        assert (whole.mean[place] - actual.mean).abs().max() < 1e-6 * scale
+        assert (whole.std[place] - actual.std).abs().max() < 1e-6 * scale
 
 
 def test_only_networks_that_need_it_repeat_their_inputs():
@@ -167,7 +167,7 @@ def test_only_networks_that_need_it_repeat_their_inputs():
 
 @pytest.mark.parametrize("first", [(1, 3), (2, 1)], ids=["one input", "one anchor"])
 @pytest.mark.parametrize("make", [Residual, FixedRows])
-def test_what_was_tried_on_one_does_not_decide_for_many(make, first):
+def test_the_plan_of_one_input_is_not_used_for_several(make, first):
     net = Anchored(make(), n_anchors=3).eval()
     n, k = first
     net.set_anchors(torch.randn(k, 5))
@@ -228,7 +228,7 @@ def test_blocks_stay_within_the_budget_however_many_anchors():
         assert budget / 8 < largest <= budget
 
 
-def test_every_layer_is_back_in_its_mode(conv_net, images):
+def test_every_layer_keeps_its_mode(conv_net, images):
     net = Anchored(conv_net, n_anchors=4)
     net(images)
     net.module.norm.eval()
@@ -239,7 +239,7 @@ def test_every_layer_is_back_in_its_mode(conv_net, images):
     torch.testing.assert_close(net.eval().posterior(images).var, in_training.var, rtol=0, atol=0)
 
 
-def test_gradients_reach_the_input_when_asked_for(mlp):
+def test_gradients_flow_to_inputs_that_require_them(mlp):
     net = Anchored(mlp.double(), n_anchors=4)
     net.set_anchors(torch.randn(4, 5).double())
     x = torch.randn(3, 5).double()
@@ -285,7 +285,7 @@ def test_inputs_may_be_bytes_where_the_network_scales_them():
 
 @pytest.mark.parametrize("offset", [1e3, 1e5])
 @pytest.mark.parametrize("options", [{}, {"encoding": "identity"}, {"at": "layers.0"}])
-def test_inputs_far_from_zero_keep_their_digits(offset, options):
+def test_inputs_far_from_zero_lose_no_precision(offset, options):
     net = Anchored(MLP(5, 2, (16, 16)), n_anchors=6, **options)
     net.set_anchors(offset + torch.randn(6, 5))
     if "at" not in options and "encoding" not in options:
@@ -293,15 +293,15 @@ def test_inputs_far_from_zero_keep_their_digits(offset, options):
         with torch.no_grad():
             net.anchored_layer.wide.weight[:, :5] /= offset
     x = offset + torch.randn(7, 5)
-    found = net.posterior(x, keep_samples=True).samples
+    actual = net.posterior(x, keep_samples=True).samples
     exact = pair_by_pair(copy.deepcopy(net).double(), x.double())
     plain = pair_by_pair(net, x)
     scale = exact.abs().max()
-    assert (found - plain).abs().max() < 1e-5 * scale
-    assert (found - exact).abs().max() < 1e-5 * scale
+    assert (actual - plain).abs().max() < 1e-5 * scale
+    assert (actual - exact).abs().max() < 1e-5 * scale
     if not options:
         spread = exact.std(0, correction=0)
-        assert (found.std(0, correction=0) - spread).abs().max() < 1e-4 * spread.max()
+        assert (actual.std(0, correction=0) - spread).abs().max() < 1e-4 * spread.max()
 
 
 def test_half_precision_does_not_overflow_in_the_sum():
@@ -316,7 +316,7 @@ def test_half_precision_does_not_overflow_in_the_sum():
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
-def test_a_row_that_is_no_number_spoils_no_other_in_the_first_call_either(bad):
+def test_a_nan_in_one_row_does_not_change_the_others(bad):
     net = Anchored(MLP(5, 2, (16,)), n_anchors=4)
     net(torch.randn(20, 5))
     x = torch.randn(6, 5)
@@ -346,15 +346,15 @@ def test_no_layer_sees_more_anchors_than_the_budget_allows():
     expected = net.posterior(x)
     rows = []
     net.module[0].register_forward_pre_hook(lambda _, args: rows.append(len(args[0])))
-    found = net.posterior(x, memory_budget=20_000)
+    actual = net.posterior(x, memory_budget=20_000)
     assert max(rows) <= 20_000 / (64 * 4)
     assert sum(n for n in rows if n > 1) >= 500
-    torch.testing.assert_close(found.var, expected.var)
+    torch.testing.assert_close(actual.var, expected.var)
     net.eval()
     torch.testing.assert_close(net(x), expected.mean)
 
 
-def test_threads_do_not_disturb_each_other():
+def test_threads_may_share_a_network():
     net = Anchored(MLP(5, 2, (16, 16)), n_anchors=4).eval()
     net.set_anchors(torch.randn(4, 5))
     batches = [torch.randn(int(n), 5) for n in torch.randint(2, 40, (60,))]
@@ -362,8 +362,8 @@ def test_threads_do_not_disturb_each_other():
     expected = [net.posterior(x).var for x in batches]
     # The first passes, which are watched, are among those that several threads make at once.
     with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(lambda x: fresh.posterior(x).var, batches * 5))
-    for one, other in zip(found, expected * 5, strict=True):
+        actual = list(pool.map(lambda x: fresh.posterior(x).var, batches * 5))
+    for one, other in zip(actual, expected * 5, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-7)
 
 

@@ -1,0 +1,99 @@
+"""Losses of anchored networks."""
+
+import copy
+import math
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from deltauq.nn import Anchored, anchored_loss, log_squared_error
+from tests.nn.helpers import training_tuples
+
+
+def test_loss_without_options_is_the_criterion(mlp):
+    net, x, y = Anchored(mlp), torch.randn(16, 5), torch.randn(16, 2)
+    torch.manual_seed(1)
+    plain = F.mse_loss(net(x), y)
+    torch.manual_seed(1)
+    assert torch.equal(anchored_loss(net, F.mse_loss, x, y), plain)
+
+
+def test_loss_with_several_anchors_adds_the_variance(mlp):
+    net, x, y = Anchored(mlp), torch.randn(16, 5), torch.randn(16, 2)
+    torch.manual_seed(1)
+    outputs = net(torch.cat([x] * 3))
+    spread = outputs.reshape(3, 16, 2).var(0, unbiased=False).mean()
+    expected = F.mse_loss(outputs, torch.cat([y] * 3)) + 0.7 * spread
+    torch.manual_seed(1)
+    loss = anchored_loss(net, F.mse_loss, x, y, n_anchors=3, consistency=0.7)
+    torch.testing.assert_close(loss, expected)
+
+
+@pytest.mark.parametrize("step", [1, -1, 3])
+def test_copies_of_a_batch_are_paired_with_rows_further_away(mlp, step):
+    net, x, y = Anchored(mlp), torch.randn(16, 5), torch.randn(16, 2)
+    here = torch.arange(16)
+    outputs = torch.cat([net(x, anchors=here.roll(k * step)[None]) for k in (1, 2, 3)])
+    spread = outputs.reshape(3, 16, 2).var(0, unbiased=False).mean()
+    expected = F.mse_loss(outputs, torch.cat([y] * 3)) + 0.7 * spread
+    options = {"n_anchors": 3, "consistency": 0.7, "anchors": here.roll(step)[None]}
+    torch.testing.assert_close(anchored_loss(net, F.mse_loss, x, y, **options), expected)
+    # Nothing is drawn: the same again.
+    assert torch.equal(*(anchored_loss(net, F.mse_loss, x, y, **options) for _ in range(2)))
+
+
+def test_uniform_target_for_masked_batches(mlp):
+    net, x, y = Anchored(mlp, mask=0.5), torch.randn(16, 5), torch.randint(2, (16,))
+    for seed in range(6):
+        torch.manual_seed(seed)
+        outputs = net(x)
+        uniform = F.cross_entropy(outputs, torch.full_like(outputs, 0.5))
+        expected = uniform if net.masked else F.cross_entropy(outputs, y)
+        torch.manual_seed(seed)
+        loss = anchored_loss(nn.Sequential(net), F.cross_entropy, x, y, masked_target="uniform")
+        torch.testing.assert_close(loss, expected)
+
+
+def test_consistency_training_narrows_the_spread(mlp):
+    x = torch.randn(64, 5)
+    y = x[:, :2] * x[:, 2:4]
+
+    def spread_after(consistency):
+        torch.manual_seed(0)
+        net = Anchored(copy.deepcopy(mlp))
+        optimiser = torch.optim.Adam(net.parameters(), 1e-2)
+        for _ in range(100):
+            optimiser.zero_grad()
+            anchored_loss(net, F.mse_loss, x, y, n_anchors=4, consistency=consistency).backward()
+            optimiser.step()
+        return float(net.posterior(torch.randn(50, 5)).var.mean())
+
+    assert spread_after(5.0) < 0.5 * spread_after(0.0)
+
+
+@pytest.mark.parametrize("how", ["reverse", "derangement"])
+def test_copies_of_a_batch_get_different_anchors(mlp, how):
+    net, x, y = Anchored(mlp, train_anchors=how), torch.randn(16, 5), torch.randn(16, 2)
+    seen = []
+
+    def criterion(outputs, targets):
+        seen.append(outputs.detach())
+        return F.mse_loss(outputs, targets)
+
+    anchored_loss(net, criterion, x, y, n_anchors=4)
+    assert seen[0].reshape(4, 16, 2).var(0).min() > 0
+    # What follows is a plain batch again, the paper's.
+    net.train_anchors = "reverse"
+    assert torch.equal(training_tuples(net, x)[:, :5], x.flip(0))
+
+
+def test_log_squared_error_is_the_likelihood_with_the_best_noise():
+    outputs, targets = torch.randn(2, 50, 3).unbind()
+    best = torch.distributions.Normal(outputs, (outputs - targets).square().mean().sqrt())
+    surprise = -best.log_prob(targets).mean() - 0.5 * math.log(2 * math.pi) - 0.5
+    torch.testing.assert_close(log_squared_error(outputs, targets), surprise)
+    assert torch.isfinite(log_squared_error(targets, targets))
+    with pytest.raises(ValueError, match=r"targets of shape \(50,\) do not fit"):
+        log_squared_error(outputs, targets[:, 0])

@@ -1,0 +1,78 @@
+"""Stored anchors."""
+
+import copy
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from deltauq.nn import Anchored, anchored_loss
+
+
+def test_training_stores_its_last_inputs_until_anchors_are_set(mlp):
+    net, x = Anchored(mlp, n_anchors=4), torch.arange(100.0).reshape(20, 5)
+    assert net.anchors.numel() == 0
+    net(x[:3])
+    assert torch.equal(net.anchors, x[[0, 1, 2, 0]])
+    net(x[3:6])
+    assert torch.equal(net.anchors, x[[0, 3, 4, 5]])
+    net(x[6:16])
+    assert torch.equal(net.anchors, x[12:16])
+    net.set_anchors(x[:4])
+    net(x[16:])
+    assert sorted(net.anchors.tolist()) == x[:4].tolist()
+    net.set_anchors(None)
+    net(x[16:])
+    assert torch.equal(net.anchors, x[16:])
+
+
+def test_set_anchors_draws_from_many_inputs_and_takes_all_of_few(mlp):
+    net, x = Anchored(mlp, n_anchors=4), torch.randn(20, 5)
+    net.set_anchors(x)
+    assert len({tuple(a) for a in net.anchors.tolist()} & {tuple(a) for a in x.tolist()}) == 4
+    drawn = net.anchors
+    net.set_anchors(x)
+    assert torch.equal(net.anchors, drawn)
+    net.set_anchors(x, random_state=1)
+    assert not torch.equal(net.anchors, drawn)
+    net.set_anchors(x[:3])
+    assert len(net.anchors) == 3
+    net.set_anchors(x, 20)
+    assert len(net.anchors) == 20
+    labels = [0] * 18 + [1] * 2
+    net.set_anchors(x, 4, prior="balanced", labels=labels)
+    assert sum(a in x[18:].tolist() for a in net.anchors.tolist()) == 2
+
+
+def test_without_anchors_zeros_are_used_with_one_warning(mlp):
+    net, x = Anchored(mlp).eval(), torch.randn(7, 5)
+    with pytest.warns(UserWarning, match="no anchors yet"):
+        outputs = net(x)
+    assert torch.equal(outputs, net(x))
+    torch.testing.assert_close(outputs, net(x, anchors=torch.zeros_like(x)[None]))
+
+
+def test_copies_of_a_batch_are_stored_once(mlp):
+    net = Anchored(mlp, n_anchors=12)
+    batches = torch.randn(3, 4, 5)
+    for x in batches:
+        anchored_loss(net, F.mse_loss, x, torch.randn(4, 2), n_anchors=6)
+    assert torch.equal(net.anchors, batches.flatten(0, 1))
+
+
+def test_anchors_stored_in_inference_mode_can_be_trained_with(mlp):
+    x = torch.randn(8, 5)
+    for store in ("set", "remember", "load"):
+        net = Anchored(copy.deepcopy(mlp), n_anchors=4)
+        state = {**net.state_dict(), "anchors": torch.randn(4, 5)}
+        with torch.inference_mode():
+            if store == "set":
+                net.set_anchors(x)
+            elif store == "remember":
+                net(x)
+            else:
+                net.load_state_dict(state)
+        assert not net.anchors.is_inference()
+        net.eval()(x).sum().backward()
+        net.train()(x[:1]).sum().backward()
+        assert net.anchored_layer.wide.weight.grad is not None
