@@ -72,11 +72,9 @@ def test_entropy_agrees_with_scipy(digits):
     np.testing.assert_allclose(entropy([[1, 0, 0], [1 / 3] * 3]), [0, np.log(3)])
 
 
-def test_an_excluded_class_costs_what_the_floor_says():
+def test_nll_clips_probabilities_as_scikit_learn_does():
     y, proba = [0, 0], [[0.0, 1.0], [1.0, 0.0]]
     assert nll(y, proba) == pytest.approx(log_loss(y, np.asarray(proba), labels=[0, 1]), rel=1e-12)
-    assert nll(y, proba, floor=0.01) == pytest.approx(np.log(100) / 2, rel=1e-12)
-    assert nll(y, proba, floor=0.0) == np.inf
     assert str(nll([1], [[0.0, 1.0]])) == "0.0"
 
 
@@ -146,13 +144,13 @@ def test_single_precision_over_many_classes_is_taken():
         ([0], [[1.0]], r"proba must have shape .* got \(1, 1\)\."),
         ([0, 1], [[0.5, 0.5], [0.5, 0.6]], r"rows of proba must sum to 1, but row 1 sums to 1\.1\."),
         ([0], [[1.5, -0.5]], r"proba must not be negative, got -0\.5\."),
-        ([0], [[np.nan, 1.0]], r"proba must be finite, but 1 of its 2 values are not\."),
-        ([2], [[0.5, 0.5]], r"y must hold class indices from 0 to 1, got 2\."),
-        ([-1], [[0.5, 0.5]], r"y must hold class indices from 0 to 1, got -1\."),
-        (["a"], [[0.5, 0.5]], r"y must hold class indices, which are integers, got dtype <U1\."),
-        ([0.0], [[0.5, 0.5]], r"y must hold class indices, which are integers, got dtype float64\."),
+        ([0], [[np.nan, 1.0]], r"proba contains"),
+        ([2], [[0.5, 0.5]], r"y must contain class indices from 0 to 1, got 2\."),
+        ([-1], [[0.5, 0.5]], r"y must contain class indices from 0 to 1, got -1\."),
+        (["a"], [[0.5, 0.5]], r"y must contain class indices, which are integers, got dtype <U1\."),
+        ([0.0], [[0.5, 0.5]], r"y must contain class indices, which are integers, got dtype float64\."),
         ([[0]], [[0.5, 0.5]], r"y must have shape \(n,\) with n > 0, got \(1, 1\)\."),
-        ([0], [[0.5, 0.5]] * 2, r"All arguments must have the same length, got {'y': 1, 'proba': 2}\."),
+        ([0], [[0.5, 0.5]] * 2, "inconsistent numbers of samples"),
     ],
 )
 def test_bad_input_is_refused_in_one_line(measure, y, proba, message):
@@ -163,5 +161,3 @@ def test_bad_input_is_refused_in_one_line(measure, y, proba, message):
 def test_bad_settings_are_refused():
     with pytest.raises(ValueError, match=r"n_bins must be a positive integer, got 0\."):
         ece([0], [[0.5, 0.5]], n_bins=0)
-    with pytest.raises(ValueError, match=r"floor must lie in \[0, 1\), got -1\."):
-        nll([0], [[0.5, 0.5]], floor=-1)

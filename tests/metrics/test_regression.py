@@ -107,18 +107,10 @@ def test_crps_is_not_negative_and_at_most_the_absolute_error_plus_a_share_of_the
     )
 
 
-def test_nll_takes_a_spread_of_zero_at_its_word_and_never_gives_nan():
+def test_nll_with_a_spread_of_zero_is_infinite():
     assert gaussian_nll([1.0, 0.0], [1.0, 0.0], [0.0, 1.0]) == -np.inf
     assert gaussian_nll([1.0, 0.0], [1.0, 0.5], [0.0, 0.0]) == np.inf
     assert gaussian_nll([1.0, 0.0], [1.0, 0.5], [1.0, 1e-300]) == np.inf
-
-
-def test_nll_with_a_floor_is_that_of_the_raised_spread():
-    y, mean = [1.0, 0.0, 2.0], [1.0, 0.5, 2.5]
-    expected = gaussian_nll(y, mean, [0.1, 0.1, 0.3])
-    assert gaussian_nll(y, mean, [0.0, 0.05, 0.3], floor=0.1) == expected
-    with pytest.raises(ValueError, match="floor must be a number that is not negative, got -1"):
-        gaussian_nll(y, mean, [1.0, 1.0, 1.0], floor=-1)
 
 
 def test_coverage_is_nominal_for_a_gaussian_with_the_right_spread():
@@ -203,7 +195,7 @@ def test_a_level_outside_0_1_is_refused(level):
 def test_shapes_that_would_broadcast_are_refused():
     with pytest.raises(ValueError, match=r"mean must have shape \(n,\)"):
         rmse(np.zeros(3), np.zeros((3, 1)))
-    with pytest.raises(ValueError, match="same length"):
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
         mae(np.zeros(3), np.zeros(1))
     with pytest.raises(ValueError, match="n > 0"):
         width([])
@@ -211,7 +203,7 @@ def test_shapes_that_would_broadcast_are_refused():
 
 @pytest.mark.parametrize("measure", MEASURES_OF_ERROR_BARS)
 def test_what_is_not_finite_or_negative_is_refused_by_name(measure):
-    with pytest.raises(ValueError, match=r"y must be finite, but 1 of its 2 values are not\."):
+    with pytest.raises(ValueError, match=r"y contains"):
         measure([np.nan, 1.0], [0.0, 0.0], [1.0, 1.0])
     with pytest.raises(ValueError, match=r"std must not be negative, got -0.5\."):
         measure([1.0, 1.0], [0.0, 0.0], [1.0, -0.5])

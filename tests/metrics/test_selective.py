@@ -81,9 +81,9 @@ def test_a_model_that_knows_where_it_has_seen_data_beats_a_random_order():
 
 
 def test_bad_input_is_refused_in_one_line():
-    with pytest.raises(ValueError, match=r"same length, got {'loss': 2, 'uncertainty': 1}\."):
+    with pytest.raises(ValueError, match=r"inconsistent numbers of samples"):
         aurc([1.0, 2.0], [1.0])
-    with pytest.raises(ValueError, match=r"uncertainty must be finite"):
+    with pytest.raises(ValueError, match=r"uncertainty contains"):
         risk_coverage([1.0], [np.inf])
     with pytest.raises(ValueError, match=r"loss must not be negative, got -1\."):
         ause([-1.0], [1.0])

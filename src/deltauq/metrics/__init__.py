@@ -1,9 +1,8 @@
-"""Measures of predictions and of their error bars: plain arrays in, floats out.
+"""Metrics of predictions and their uncertainty, for plain arrays.
 
 The negative log-likelihood is `gaussian_nll` for regression and `nll` for class probabilities.
 """
 
-from deltauq.metrics import classification, ood, regression, selective
 from deltauq.metrics.classification import accuracy, brier, calibration_curve, ece, entropy, nll
 from deltauq.metrics.ood import aupr, auroc, fpr95
 from deltauq.metrics.regression import (
@@ -29,7 +28,6 @@ __all__ = [
     "ause",
     "brier",
     "calibration_curve",
-    "classification",
     "coverage",
     "coverage_curve",
     "crps",
@@ -40,12 +38,9 @@ __all__ = [
     "mae",
     "miscalibration",
     "nll",
-    "ood",
     "r2",
-    "regression",
     "risk_coverage",
     "rmse",
-    "selective",
     "sharpness",
     "spearman",
     "width",

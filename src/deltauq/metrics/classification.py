@@ -1,4 +1,4 @@
-"""Measures for classification: of probabilities of shape (n, C), against class indices 0 … C − 1."""
+"""Metrics of class probabilities of shape (n, C) and class indices 0 … C − 1."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class CalibrationCurve:
 
 
 def accuracy(y: ArrayLike, proba: ArrayLike) -> float:
-    """Return the share of rows whose most probable class is the true one.
+    """Return the proportion of rows whose most probable class is the true one.
 
     Parameters
     ----------
@@ -39,22 +39,21 @@ def accuracy(y: ArrayLike, proba: ArrayLike) -> float:
     Returns
     -------
     accuracy : float
-        In [0, 1]. Of classes that are equally probable the first is taken.
+        In [0, 1]. Ties go to the first class.
     """
     y, proba = labels_and_probabilities(y, proba)
     return float(np.mean(proba.argmax(axis=1) == y))
 
 
-def nll(y: ArrayLike, proba: ArrayLike, floor: float = float(np.finfo(np.float64).eps)) -> float:
+def nll(y: ArrayLike, proba: ArrayLike) -> float:
     """Return the mean negative log-likelihood of the true classes, in nats: the log loss.
+
+    Probabilities below 2.2e-16 count as this, as in scikit-learn.
 
     Parameters
     ----------
     y : array-like of int of shape (n,)
     proba : array-like of shape (n, C)
-    floor : float, default=2.2e-16
-        A smaller probability is raised to this, as scikit-learn does: a row whose true class was excluded
-        then costs 36. With 0 the result is inf as soon as there is such a row.
 
     Returns
     -------
@@ -62,12 +61,8 @@ def nll(y: ArrayLike, proba: ArrayLike, floor: float = float(np.finfo(np.float64
         Not negative; smaller is better.
     """
     y, proba = labels_and_probabilities(y, proba)
-    if not 0.0 <= floor < 1.0:
-        raise ValueError(f"floor must lie in [0, 1), got {floor!r}.")
-    likelihood = np.maximum(proba[np.arange(len(y)), y], floor)
-    if np.any(likelihood == 0):
-        return float("inf")
-    # Subtracting from zero, since the negative of a perfect 0.0 would read -0.0.
+    likelihood = np.maximum(proba[np.arange(len(y)), y], np.finfo(np.float64).eps)
+    # Subtracting from zero, since the negative of a perfect 0.0 would be printed as -0.0.
     return float(0.0 - np.mean(np.log(likelihood)))
 
 
@@ -119,21 +114,21 @@ def calibration_curve(y: ArrayLike, proba: ArrayLike, n_bins: int = 15) -> Calib
     y : array-like of int of shape (n,)
     proba : array-like of shape (n, C)
     n_bins : int, default=15
-        Bins of equal width on [0, 1]. A confidence on the edge of two bins counts in the lower one.
+        Bins of equal width on [0, 1]. A confidence on the edge of two bins is in the lower one.
 
     Returns
     -------
     curve : CalibrationCurve
-        Accuracy above confidence means too modest, below it overconfident.
+        Accuracy above confidence means underconfident, below it overconfident.
     """
     y, proba = labels_and_probabilities(y, proba)
-    if isinstance(n_bins, bool) or not isinstance(n_bins, (int, np.integer)) or n_bins < 1:
+    if not isinstance(n_bins, (int, np.integer)) or n_bins < 1:
         raise ValueError(f"n_bins must be a positive integer, got {n_bins!r}.")
     confidence, correct = proba.max(axis=1), proba.argmax(axis=1) == y
     inner_edges = np.arange(1, n_bins) / n_bins
     bins = np.searchsorted(inner_edges, confidence, side="left")
     count = np.bincount(bins, minlength=n_bins)
-    # An empty bin has no mean: dividing by NaN says so without a warning.
+    # Division by NaN gives empty bins the mean NaN without a warning.
     divisor = np.where(count > 0, count, np.nan)
     return CalibrationCurve(
         confidence=np.bincount(bins, weights=confidence, minlength=n_bins) / divisor,
@@ -152,6 +147,6 @@ def entropy(proba: ArrayLike) -> np.ndarray:
     Returns
     -------
     entropy : ndarray of shape (n,)
-        From 0, where one class has all the probability, to log C, where all classes have the same.
+        From 0 for a single possible class to log C for equal probabilities.
     """
     return entr(probabilities(proba)).sum(axis=1)

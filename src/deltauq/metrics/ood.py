@@ -1,15 +1,14 @@
-"""Measures of how well a score tells out-of-distribution (OOD) inputs from in-distribution ones.
+"""Metrics of how well a score separates out-of-distribution (OOD) from in-distribution inputs.
 
-All take the scores of the inputs `inside` and `outside` the distribution. A higher score means "more likely
-outside": σ and `entropy` are such scores, and a confidence has to be negated.
+All take the scores of inputs `inside` and `outside` the distribution. Higher scores mean OOD, as with σ and
+`entropy`; a confidence must be negated.
 """
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.stats import rankdata
-from sklearn.metrics import average_precision_score
+from sklearn.metrics import average_precision_score, roc_auc_score
 
 from deltauq.metrics._arrays import column
 
@@ -17,7 +16,7 @@ from deltauq.metrics._arrays import column
 def auroc(inside: ArrayLike, outside: ArrayLike) -> float:
     """Return the area under the ROC curve, with OOD as the positive class.
 
-    It is the probability that an input from outside scores higher than one from inside, a tie counting half.
+    It is the probability that an OOD input has a higher score than an in-distribution one; a tie counts half.
 
     Parameters
     ----------
@@ -27,12 +26,9 @@ def auroc(inside: ArrayLike, outside: ArrayLike) -> float:
     Returns
     -------
     auroc : float
-        In [0, 1]; 0.5 is chance. The same whichever class is called positive.
+        In [0, 1]; 0.5 is chance.
     """
-    inside, outside = column("inside", inside), column("outside", outside)
-    n, m = len(inside), len(outside)
-    ranks = rankdata(np.concatenate([inside, outside]))
-    return float((ranks[n:].sum() - m * (m + 1) / 2) / (n * m))
+    return float(roc_auc_score(*_labels_and_scores(inside, outside)))
 
 
 def aupr(inside: ArrayLike, outside: ArrayLike) -> float:
@@ -48,19 +44,16 @@ def aupr(inside: ArrayLike, outside: ArrayLike) -> float:
     Returns
     -------
     aupr : float
-        In (0, 1]. Chance is the share of OOD inputs, m / (n + m): compare only figures of one share.
+        In (0, 1]. Chance is the proportion of OOD inputs, m / (n + m).
     """
-    inside, outside = column("inside", inside), column("outside", outside)
-    positive = np.repeat([0, 1], [len(inside), len(outside)])
-    return float(average_precision_score(positive, np.concatenate([inside, outside])))
+    return float(average_precision_score(*_labels_and_scores(inside, outside)))
 
 
 def fpr95(inside: ArrayLike, outside: ArrayLike) -> float:
-    """Return the share of OOD inputs that pass when 95 % of in-distribution inputs do.
+    """Return the proportion of OOD inputs that are accepted when 95 % of in-distribution inputs are.
 
-    The threshold is the lowest one that keeps at least 95 % of the inside inputs, where inputs that score at
-    or below it are kept; the result is the share of the outside inputs that it keeps. In the words of the
-    literature: FPR at 95 % TPR, with in-distribution as the positive class.
+    The threshold is the lowest score at or below which 95 % of the in-distribution inputs lie. This is the
+    FPR at 95 % TPR, with in-distribution as the positive class.
 
     Parameters
     ----------
@@ -73,7 +66,13 @@ def fpr95(inside: ArrayLike, outside: ArrayLike) -> float:
         In [0, 1]; smaller is better and 0.95 is about chance.
     """
     inside, outside = column("inside", inside), column("outside", outside)
-    # In integers, since 0.95 · n may land just above the whole number that it should be.
+    # In integers, since 0.95 · n may be rounded up from an integer.
     n_kept = -(-95 * len(inside) // 100)
     threshold = np.partition(inside, n_kept - 1)[n_kept - 1]
     return float(np.mean(outside <= threshold))
+
+
+def _labels_and_scores(inside: ArrayLike, outside: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+    """Return the labels, 1 for OOD inputs, and the scores of all inputs."""
+    inside, outside = column("inside", inside), column("outside", outside)
+    return np.repeat([0, 1], [len(inside), len(outside)]), np.concatenate([inside, outside])

@@ -1,11 +1,12 @@
-"""Measures for regression: of the prediction, and of the standard deviation that comes with it."""
+"""Metrics of predictions and of their standard deviations."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import erf, ndtri
-from scipy.stats import rankdata
+from scipy.stats import spearmanr
+from sklearn.metrics import mean_absolute_error, r2_score, root_mean_squared_error
 
 from deltauq.metrics._arrays import column, columns, require_not_negative
 
@@ -22,7 +23,7 @@ def rmse(y: ArrayLike, mean: ArrayLike) -> float:
     rmse : float
     """
     y, mean = columns(y=y, mean=mean)
-    return float(np.sqrt(np.mean((y - mean) ** 2)))
+    return float(root_mean_squared_error(y, mean))
 
 
 def mae(y: ArrayLike, mean: ArrayLike) -> float:
@@ -37,11 +38,11 @@ def mae(y: ArrayLike, mean: ArrayLike) -> float:
     mae : float
     """
     y, mean = columns(y=y, mean=mean)
-    return float(np.mean(np.abs(y - mean)))
+    return float(mean_absolute_error(y, mean))
 
 
 def r2(y: ArrayLike, mean: ArrayLike) -> float:
-    """Return the share of the targets' variance that the prediction explains.
+    """Return the proportion of the variance of the targets that the prediction explains.
 
     Parameters
     ----------
@@ -50,20 +51,17 @@ def r2(y: ArrayLike, mean: ArrayLike) -> float:
     Returns
     -------
     r2 : float
-        At most 1; 0 is what predicting the average target gives. NaN where all targets are the same, since
-        then there is no variance to explain.
+        At most 1; predicting the mean target gives 0. NaN if all targets are equal.
     """
     y, mean = columns(y=y, mean=mean)
-    if np.all(y == y[0]):
-        return float("nan")
-    return float(1.0 - np.sum((y - mean) ** 2) / np.sum((y - y.mean()) ** 2))
+    return float("nan") if np.all(y == y[0]) else float(r2_score(y, mean))
 
 
 def spearman(std: ArrayLike, error: ArrayLike) -> float:
     """Return the rank correlation of standard deviations with absolute errors.
 
-    1 means that the order of σ is the order of the errors, 0 that it says nothing about them. Whether σ has
-    the right size is another question: see `coverage`.
+    1 means that the order of σ is the order of the errors, 0 that the two are unrelated. It does not depend
+    on the scale of σ; for that, see `coverage`.
 
     Parameters
     ----------
@@ -74,39 +72,33 @@ def spearman(std: ArrayLike, error: ArrayLike) -> float:
     Returns
     -------
     correlation : float
-        In [-1, 1]; NaN where σ or the error is the same everywhere, since then there is no order to compare.
+        In [-1, 1]; NaN if σ or the error is constant.
     """
     std, error = columns(std=std, error=error)
     require_not_negative("std", std)
-    a, b = rankdata(std), rankdata(np.abs(error))
-    a, b = a - a.mean(), b - b.mean()
-    norms = float(np.sqrt(np.sum(a**2) * np.sum(b**2)))
-    return float(np.sum(a * b) / norms) if norms > 0 else float("nan")
+    error = np.abs(error)
+    if np.ptp(std) == 0 or np.ptp(error) == 0:
+        return float("nan")
+    return float(spearmanr(std, error).statistic)
 
 
-def gaussian_nll(y: ArrayLike, mean: ArrayLike, std: ArrayLike, floor: float = 0.0) -> float:
+def gaussian_nll(y: ArrayLike, mean: ArrayLike, std: ArrayLike) -> float:
     """Return the mean negative log-likelihood, in nats, of the targets under normal distributions.
 
     Parameters
     ----------
     y, mean, std : array-like of shape (n,)
-    floor : float, default=0.0
-        A smaller σ is raised to this, which is in the units of the target.
 
     Returns
     -------
     nll : float
-        Smaller is better. A σ of zero is taken at its word: the result is inf when such a row misses its
-        target, however good the others are, and -inf when every such row meets its target exactly.
+        Smaller is better. If any σ is zero, it is inf when such a row has an error, and -inf when none has.
     """
     error, std = _absolute_error_and_std(y, mean, std)
-    if not 0.0 <= floor < np.inf:
-        raise ValueError(f"floor must be a number that is not negative, got {floor!r}.")
-    std = np.maximum(std, floor)
     certain = std == 0
     if np.any(certain):
         return float("inf") if np.any(error[certain] > 0) else float("-inf")
-    # A z-score beyond the range of floats is as good as infinite.
+    # Very large z-scores become infinite.
     with np.errstate(over="ignore"):
         terms = 0.5 * (error / std) ** 2
     return float(np.mean(terms + np.log(std)) + 0.5 * np.log(2.0 * np.pi))
@@ -115,8 +107,7 @@ def gaussian_nll(y: ArrayLike, mean: ArrayLike, std: ArrayLike, floor: float = 0
 def crps(y: ArrayLike, mean: ArrayLike, std: ArrayLike) -> float:
     """Return the mean continuous ranked probability score of normal distributions.
 
-    It rewards σ for having the right size, as `gaussian_nll` does, but in the units of the target and without
-    an infinite penalty.
+    Like `gaussian_nll` it is best for a σ of the right size, but it has the unit of the target and is finite.
 
     Parameters
     ----------
@@ -125,7 +116,7 @@ def crps(y: ArrayLike, mean: ArrayLike, std: ArrayLike) -> float:
     Returns
     -------
     crps : float
-        Not negative; smaller is better. A row whose σ is zero counts with its absolute error.
+        Not negative; smaller is better. For a σ of zero it is the absolute error.
     """
     error, std = _absolute_error_and_std(y, mean, std)
     z = _z_scores(error, std)
@@ -136,7 +127,7 @@ def crps(y: ArrayLike, mean: ArrayLike, std: ArrayLike) -> float:
 
 
 def coverage(y: ArrayLike, mean: ArrayLike, std: ArrayLike, level: float = 0.9) -> float:
-    """Return the share of targets inside the Gaussian interval of a nominal level.
+    """Return the proportion of targets inside Gaussian intervals.
 
     Parameters
     ----------
@@ -156,17 +147,17 @@ def coverage(y: ArrayLike, mean: ArrayLike, std: ArrayLike, level: float = 0.9) 
 def coverage_curve(
     y: ArrayLike, mean: ArrayLike, std: ArrayLike, levels: ArrayLike | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return nominal levels and the coverage observed at each: the calibration curve of a regression.
+    """Return the empirical coverage at nominal levels: the calibration curve of a regression.
 
     Parameters
     ----------
     y, mean, std : array-like of shape (n,)
     levels : array-like of shape (m,), optional
-        Each in (0, 1). 0.05, 0.10, …, 0.95 when absent.
+        Each in (0, 1). By default 0.05, 0.10, …, 0.95.
 
     Returns
     -------
-    levels, observed : ndarray of shape (m,)
+    levels, coverage : ndarray of shape (m,)
         On the diagonal when σ has the right size; below it where σ is too small, above it where too large.
     """
     error, std = _absolute_error_and_std(y, mean, std)
@@ -177,7 +168,7 @@ def coverage_curve(
 def miscalibration(y: ArrayLike, mean: ArrayLike, std: ArrayLike) -> float:
     """Return the area between the coverage curve and the diagonal.
 
-    The mean of |observed coverage − level| over all levels from 0 to 1, computed exactly and not on a grid.
+    The mean of |coverage − level| over all levels from 0 to 1, computed exactly.
 
     Parameters
     ----------
@@ -186,7 +177,7 @@ def miscalibration(y: ArrayLike, mean: ArrayLike, std: ArrayLike) -> float:
     Returns
     -------
     area : float
-        In [0, 0.5]; 0 is perfect. It does not say whether σ is too small or too large; `coverage_curve` does.
+        In [0, 0.5]; 0 is perfect. `coverage_curve` shows whether σ is too small or too large.
     """
     error, std = _absolute_error_and_std(y, mean, std)
     # The lowest level whose interval holds each target. The curve is the distribution function of these, and
@@ -198,7 +189,7 @@ def miscalibration(y: ArrayLike, mean: ArrayLike, std: ArrayLike) -> float:
 
 
 def width(std: ArrayLike, level: float = 0.9) -> float:
-    """Return the mean width of the Gaussian intervals of a nominal level.
+    """Return the mean width of Gaussian intervals.
 
     Parameters
     ----------
@@ -209,7 +200,7 @@ def width(std: ArrayLike, level: float = 0.9) -> float:
     Returns
     -------
     width : float
-        In the units of the target. Of two methods with the same coverage, the narrower one says more.
+        In the unit of the target. Of two methods with the same coverage, the narrower one is better.
     """
     return float(2.0 * _half_width(level) * np.mean(_std(std)))
 
@@ -224,8 +215,7 @@ def sharpness(std: ArrayLike) -> float:
     Returns
     -------
     sharpness : float
-        In the units of the target, to be read beside `rmse`: the two are equal when σ has the right size on
-        average. Smaller is sharper.
+        In the unit of the target. It equals `rmse` if σ has the right size on average.
     """
     return float(np.sqrt(np.mean(_std(std) ** 2)))
 

@@ -1,8 +1,7 @@
-"""Measures of whether the uncertainty finds the rows that are predicted badly, for any loss.
+"""Metrics of whether the rows with the largest uncertainty have the largest loss.
 
-The rows with the largest uncertainty are dropped first and the mean loss of the others is watched. The loss
-is one number a row: (y − mean)² or |y − mean| in regression; 1 for a wrong class and 0 for the right one in
-classification.
+The loss is one number per row: (y − mean)² or |y − mean| in regression, and 0 or 1 for a right or a wrong
+class in classification.
 """
 
 from __future__ import annotations
@@ -14,19 +13,18 @@ from deltauq.metrics._arrays import columns, require_not_negative
 
 
 def risk_coverage(loss: ArrayLike, uncertainty: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-    """Return the share of rows kept and the mean loss of these: the risk-coverage, or sparsification, curve.
+    """Return the mean loss of the rows with the smallest uncertainty: the risk-coverage curve.
 
     Parameters
     ----------
     loss : array-like of shape (n,)
     uncertainty : array-like of shape (n,)
-        Only its order matters. Rows that are equally uncertain give the risk expected when they are dropped
-        in random order, so the order in which rows are passed does not matter.
+        Only its order matters. For rows of equal uncertainty, the expected loss in random order is used.
 
     Returns
     -------
     coverage : ndarray of shape (n,)
-        1/n, 2/n, …, 1.
+        Proportion of rows kept: 1/n, 2/n, …, 1.
     risk : ndarray of shape (n,)
         Rises when the uncertainty is informative; its last value is the mean loss of all rows.
     """
@@ -48,17 +46,16 @@ def aurc(loss: ArrayLike, uncertainty: ArrayLike) -> float:
     Returns
     -------
     aurc : float
-        In the units of the loss; smaller is better. A constant uncertainty gives the mean loss.
+        In the unit of the loss; smaller is better. A constant uncertainty gives the mean loss.
     """
     _, risk = risk_coverage(loss, uncertainty)
     return float(np.mean(risk))
 
 
 def ause(loss: ArrayLike, uncertainty: ArrayLike) -> float:
-    """Return the area under the sparsification error: how far `aurc` is from the best order there is.
+    """Return the area under the sparsification error, the difference of `aurc` to that of the best order.
 
-    The best order drops the rows with the largest loss first. The difference is divided by the mean loss, so
-    that models with different errors compare.
+    The best order is that of the loss. The difference is divided by the mean loss.
 
     Parameters
     ----------
@@ -69,12 +66,12 @@ def ause(loss: ArrayLike, uncertainty: ArrayLike) -> float:
     Returns
     -------
     ause : float
-        Not negative; 0 is the best order, and also the result when no row has a loss.
+        Not negative; 0 for the best order, or if all losses are zero.
     """
     loss, uncertainty = columns(loss=loss, uncertainty=uncertainty)
     require_not_negative("loss", loss)
     mean_loss = float(np.mean(loss))
     if mean_loss == 0:
         return 0.0
-    # Rounding may put the best order a hair above the given one.
+    # Rounding may make the difference negative.
     return max(0.0, aurc(loss, uncertainty) - aurc(loss, loss)) / mean_loss
