@@ -17,6 +17,13 @@ class Result:
     out: str
     err: str
 
+    def assert_input_error(self, *texts):
+        """Check that the command printed nothing but one line on stderr, with these texts."""
+        assert (self.code, self.out) == (2, ""), self
+        assert self.err.startswith("deltauq: ") and self.err.count("\n") == 1 and len(self.err) < 500
+        for text in texts:
+            assert text in self.err
+
 
 @pytest.fixture
 def run(monkeypatch, capsys):

@@ -1,7 +1,4 @@
-"""Whatever is broken: exit code 2, one clear line, no traceback and no output.
-
-Each case of `fit` and `predict` is a function that breaks something in a folder and returns the arguments.
-"""
+"""Any invalid input: exit code 2, one clear line, no traceback and no output."""
 
 import bz2
 import gzip
@@ -22,11 +19,8 @@ from deltauq.tables.folder import LEARNT, METADATA, _digest
 GOOD = "area,rooms,town,sold,price\n"
 
 
-def assert_refused(done, out, words):
-    assert (done.code, done.out) == (2, ""), done
-    lines = done.err.splitlines()
-    assert len(lines) == 1 and lines[0].startswith("deltauq: ") and len(lines[0]) < 500, done.err
-    assert words in lines[0]
+def assert_input_error(done, out, message):
+    done.assert_input_error(message)
     assert not out.exists()
     assert not [path.name for path in out.parent.glob(".*")] if out.parent.is_dir() else True
 
@@ -37,7 +31,7 @@ def rows(count, line="{k},2,Ulm,2024-01-01,{k}.5\n"):
 
 FINE = GOOD + rows(40)
 
-# -- tables to fit: what is in them, further arguments, what is said ----------------------------------------
+# -- Tables to fit: their content, options, and the error ---------------------------------------------------
 
 TABLES_TO_FIT = {
     "empty file": (b"", [], "is empty"),
@@ -57,7 +51,7 @@ TABLES_TO_FIT = {
     "constant target": (GOOD + rows(40, "{k},2,Ulm,2024-01-01,7\n"), [], "is 7 in every row"),
     "infinite target": (FINE + "1,2,Ulm,2024-01-01,inf\n", [], "infinite values"),
     "target of 1e308": (FINE + "1,2,Ulm,2024-01-01,1e308\n", [], "beyond"),
-    "words as regression": (
+    "text as regression target": (
         GOOD + rows(40, "{k},2,Ulm,2024-01-01,w{k}\n"),
         ["--task", "regression"],
         "not numeric",
@@ -77,12 +71,12 @@ TABLES_TO_FIT = {
     "too few rows for the coverage": (FINE, ["--coverage", "0.99"], "40 rows are too few"),
     "coverage of one": (FINE, ["--coverage", "1"], "between 0 and 1"),
     "coverage in per cent": (FINE, ["--coverage", "90"], "between 0 and 1, got 90"),
-    "coverage in words": (FINE, ["--coverage", "high"], "--coverage"),
+    "coverage as text": (FINE, ["--coverage", "high"], "--coverage"),
     "unknown model": (FINE, ["--model", "oracle"], "oracle"),
     "unknown task": (FINE, ["--task", "sorting"], "sorting"),
     "unknown anchors": (FINE, ["--anchors", "stars"], "stars"),
     "unknown center": (FINE, ["--center", "middle"], "middle"),
-    "training anchors in words": (FINE, ["--train-anchors", "some"], "positive integer"),
+    "train anchors as text": (FINE, ["--train-anchors", "some"], "positive integer"),
     "a seed of 33 bits": (FINE, ["--seed", str(2**32)], "--seed"),
     "no rows to use": (FINE, ["--max-rows", "0"], "--max-rows"),
     "a second argument": (FINE, ["more.csv"], "more.csv"),
@@ -91,12 +85,12 @@ TABLES_TO_FIT = {
 
 @pytest.mark.parametrize("case", TABLES_TO_FIT)
 def test_tables_that_cannot_be_fitted(case, run, tmp_path):
-    data, further, words = TABLES_TO_FIT[case]
+    data, options, message = TABLES_TO_FIT[case]
     (tmp_path / "x.csv").write_bytes(data.encode() if isinstance(data, str) else data)
-    target = [] if "--target" in further else ["--target", "price"]
+    target = [] if "--target" in options else ["--target", "price"]
     out = tmp_path / "model"
-    done = run("fit", tmp_path / "x.csv", *target, "--model", "linear", *further, "-o", out)
-    assert_refused(done, out, words)
+    done = run("fit", tmp_path / "x.csv", *target, "--model", "linear", *options, "-o", out)
+    assert_input_error(done, out, message)
 
 
 FILES_TO_FIT = {
@@ -115,15 +109,15 @@ FILES_TO_FIT = {
 
 @pytest.mark.parametrize("name", FILES_TO_FIT)
 def test_damaged_files(name, run, tmp_path, price_model):
-    data, words = FILES_TO_FIT[name]
+    data, message = FILES_TO_FIT[name]
     (tmp_path / name).write_bytes(data)
     out = tmp_path / "model"
-    assert_refused(run("fit", tmp_path / name, "--target", "price", "-o", out), out, words)
+    assert_input_error(run("fit", tmp_path / name, "--target", "price", "-o", out), out, message)
     out = tmp_path / "out.csv"
-    assert_refused(run("predict", price_model, tmp_path / name, "-o", out), out, words)
+    assert_input_error(run("predict", price_model, tmp_path / name, "-o", out), out, message)
 
 
-# -- tables to predict: how a good one is broken, further arguments, what is said ---------------------------
+# -- Tables to predict: a function that breaks a good one, options, and the error ---------------------------
 
 TABLES_TO_PREDICT = {
     "missing column": (
@@ -133,8 +127,12 @@ TABLES_TO_PREDICT = {
     ),
     "renamed column": (lambda t: t.rename(columns={"area": "Area"}), [], 'did you mean "Area"?'),
     "no rows": (lambda t: t[:0], [], "has no rows"),
-    "words for numbers": (lambda t: t.astype({"area": str}).assign(area="wide"), [], '"wide" in row 1'),
-    "a word for a number": (
+    "text in a numeric column": (
+        lambda t: t.astype({"area": str}).assign(area="wide"),
+        [],
+        '"wide" in row 1',
+    ),
+    "text in one row": (
         lambda t: t.astype({"area": object}).replace({"area": {t.area[7]: "x"}}),
         [],
         "row 8",
@@ -167,17 +165,17 @@ TABLES_TO_PREDICT = {
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
 @pytest.mark.parametrize("case", TABLES_TO_PREDICT)
 def test_tables_that_cannot_be_predicted(case, suffix, run, tmp_path, houses, price_model):
-    broken, further, words = TABLES_TO_PREDICT[case]
+    broken, options, message = TABLES_TO_PREDICT[case]
     table, source = broken(houses.drop(columns=["price", "size"])), tmp_path / f"x.{suffix}"
     if suffix == "csv":
         table.to_csv(source, index=False)
     else:
         table.astype({name: str for name in table if table[name].dtype == object}).to_parquet(source)
     out = tmp_path / "out.parquet"
-    assert_refused(run("predict", price_model, source, *further, "-o", out), out, words)
+    assert_input_error(run("predict", price_model, source, *options, "-o", out), out, message)
 
 
-# -- model folders ------------------------------------------------------------------------------------------
+# -- Model folders ------------------------------------------------------------------------------------------
 
 
 def rewrite(folder, change):
@@ -241,16 +239,16 @@ FOLDERS = {
 @pytest.mark.parametrize("case", FOLDERS)
 def test_model_folders_that_cannot_be_used(case, run, tmp_path, monkeypatch, houses, price_model):
     monkeypatch.chdir(tmp_path)
-    breaks, words = FOLDERS[case]
+    damage, message = FOLDERS[case]
     folder, source, out = tmp_path / "model", tmp_path / "x.csv", tmp_path / "out.csv"
     shutil.copytree(price_model, folder)
-    breaks(folder)
+    damage(folder)
     houses.to_csv(source, index=False)
-    assert_refused(run("predict", folder, source, "-o", out), out, words)
+    assert_input_error(run("predict", folder, source, "-o", out), out, message)
     assert not (tmp_path / "planted").exists()
 
 
-# -- files and folders --------------------------------------------------------------------------------------
+# -- Files and folders --------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -259,36 +257,36 @@ def table(houses, tmp_path):
     return tmp_path / "x.csv"
 
 
-def test_sources_that_are_no_files(run, tmp_path, price_model):
-    for source, words in ((tmp_path / "absent.csv", "does not exist"), (tmp_path, "is a folder")):
+def test_sources_that_are_not_files(run, tmp_path, price_model):
+    for source, message in ((tmp_path / "absent.csv", "does not exist"), (tmp_path, "is a folder")):
         out = tmp_path / "model"
-        assert_refused(run("fit", source, "--target", "price", "-o", out), out, words)
+        assert_input_error(run("fit", source, "--target", "price", "-o", out), out, message)
         out = tmp_path / "out.csv"
-        assert_refused(run("predict", price_model, source, "-o", out), out, words)
+        assert_input_error(run("predict", price_model, source, "-o", out), out, message)
 
 
 def test_outputs_that_cannot_be_written(run, tmp_path, table, price_model):
     absent = tmp_path / "no" / "out.csv"
-    assert_refused(run("predict", price_model, table, "-o", absent), absent, "is not a folder")
-    assert_refused(run("fit", table, "--target", "price", "-o", absent), absent, "is not a folder")
+    assert_input_error(run("predict", price_model, table, "-o", absent), absent, "is not a folder")
+    assert_input_error(run("fit", table, "--target", "price", "-o", absent), absent, "is not a folder")
     long = tmp_path / ("x" * 300 + ".csv")
     done = run("predict", price_model, table, "-o", long)
     assert done.code == 2 and "File name too long" in done.err
     for name in ("out", "out.xlsx", "out.gz"):
         out = tmp_path / name
-        assert_refused(run("predict", price_model, table, "-o", out), out, "must end in .parquet")
+        assert_input_error(run("predict", price_model, table, "-o", out), out, "must end in .parquet")
     done = run("predict", price_model, table, "-o", table)
     assert done.code == 2 and "is the table itself" in done.err
     done = run("predict", price_model, table, "-o", tmp_path)
     assert done.code == 2 and "it is a folder" in done.err
 
 
-def test_what_is_there_is_not_lost(run, tmp_path, table):
+def test_other_files_are_not_overwritten(run, tmp_path, table):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("x")
-    for out, words in ((tmp_path / "mine", "thesis.txt"), (table, "it is a file")):
+    for out, message in ((tmp_path / "mine", "thesis.txt"), (table, "it is a file")):
         done = run("fit", table, "--target", "price", "-o", out)
-        assert done.code == 2 and words in done.err and len(done.err.splitlines()) == 1
+        assert done.code == 2 and message in done.err and len(done.err.splitlines()) == 1
     assert (tmp_path / "mine" / "thesis.txt").read_text() == "x" and table.exists()
 
 
@@ -301,11 +299,11 @@ def test_no_permission(run, tmp_path, table, price_model):
         assert done.code == 2 and "permission denied" in done.err.lower()
     table.chmod(0)
     out = tmp_path / "model"
-    assert_refused(run("fit", table, "--target", "price", "-o", out), out, "Permission denied")
+    assert_input_error(run("fit", table, "--target", "price", "-o", out), out, "Permission denied")
 
 
 @pytest.mark.parametrize("name", ["out.csv", "out.parquet", "out.arrow", "model"])
-def test_a_full_disk(name, run, tmp_path, houses, table, price_model):
+def test_full_disk(name, run, tmp_path, houses, table, price_model):
     out = tmp_path / name
     pd.concat([houses] * 40).to_csv(table, index=False)
     command = (
@@ -314,10 +312,10 @@ def test_a_full_disk(name, run, tmp_path, houses, table, price_model):
         else ["fit", table, "--target", "price", "--model", "linear"]
     )
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (2_000, hard))  # a file that cannot grow any further
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2_000, hard))  # a file that cannot grow any options
     try:
         done = run(*command, "-o", out)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    assert_refused(done, out, f"cannot write {out}")
+    assert_input_error(done, out, f"cannot write {out}")
     assert run(*command, "-o", out).code == 0

@@ -47,4 +47,4 @@ def test_scores_of_a_table():
     assert (raw["spearman"], raw["coverage"], calibrated["coverage"]) == (1.0, 0.0, 1.0)
     assert trees["spearman"] == -1.0
     assert table.score_table().rows[0][1:] == ["2.0", "–", "–", "–"]
-    assert "0% of the targets with raw σ, and 100% with calibrated σ" in table.summary()
+    assert "nominal coverage 90%" in table.score_table().caption

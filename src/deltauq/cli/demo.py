@@ -8,7 +8,7 @@ import typer
 
 from deltauq.cli import options
 from deltauq.cli.files import check_page, writing
-from deltauq.cli.output import print_table, print_text
+from deltauq.cli.output import print_table
 from deltauq.utils.progress import counting_bar
 
 app = options.new_app()
@@ -35,5 +35,4 @@ def demo(
         return
     for title, table in result.tables().items():
         print_table(table, title)
-    print_text(result.table.summary())
     print(f"Page: {out.resolve()}")

@@ -88,7 +88,6 @@ def _table_blocks(table: TableResult) -> list[Block]:
         f"scikit-learn's diabetes data, {N_TRAIN} training rows and {len(table.y)} test rows. The base "
         f"estimator is a random forest of {N_TREES} trees.",
         table.score_table(),
-        table.summary(),
         [
             Figure(
                 plots.error_by_spread(table.y - table.mean, stds),
@@ -99,8 +98,7 @@ def _table_blocks(table: TableResult) -> list[Block]:
             Figure(
                 plots.coverage_curves(LEVELS, observed),
                 "Coverage",
-                "Empirical against nominal coverage of intervals. Below the dotted line, intervals are too "
-                "narrow.",
+                "Empirical against nominal coverage. Below the dotted line, intervals are too narrow.",
             ),
         ],
     ]

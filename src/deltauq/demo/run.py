@@ -39,20 +39,7 @@ COVERAGE = 0.9
 
 @dataclass(frozen=True)
 class Band:
-    """The prediction of an anchored model over one input.
-
-    Attributes
-    ----------
-    name : str
-        The estimator.
-    toy : GapToy
-        The training points and the curve behind them.
-    x, mean : arrays of shape (n,)
-        Inputs in ascending order and their predictions.
-    std, raw_std : arrays of shape (n,)
-        σ after and before calibration.
-    anchors : array of shape (K,)
-    """
+    """The predictions of an anchored estimator over one input; `std` is calibrated, `raw_std` is not."""
 
     name: str
     toy: GapToy
@@ -75,14 +62,8 @@ class Band:
 class TableResult:
     """Predictions for the test rows of the diabetes data.
 
-    Attributes
-    ----------
-    y, plain, mean : arrays of shape (n,)
-        Targets, predictions of the plain forest, and predictions of the anchored forest.
-    raw_std, std : arrays of shape (n,)
-        σ of the anchored forest before and after calibration.
-    large : Posterior
-        A larger plain forest: mean and variance over its trees.
+    `plain` is the prediction of a small forest, and `large` the mean and variance over the trees of a larger
+    one. `mean`, `raw_std` and `std` are those of the anchored small forest, before and after calibration.
     """
 
     y: np.ndarray
@@ -94,24 +75,22 @@ class TableResult:
 
     def scores(self) -> list[dict[str, Any]]:
         """Return the metrics of each model; the plain forest has no σ, hence an error only."""
-        rows: list[dict[str, Any]] = [
-            {"model": f"forest of {N_TREES}, plain", "mae": mae(self.y, self.plain)}
+        with_std = {
+            f"forest of {N_TREES}, anchored": (self.mean, self.raw_std),
+            f"forest of {N_TREES}, anchored, calibrated": (self.mean, self.std),
+            f"forest of {N_TREES_LARGE}, spread of its trees": (self.large.mean, self.large.std),
+        }
+        plain = {"model": f"forest of {N_TREES}, plain", "mae": mae(self.y, self.plain)}
+        return [plain] + [
+            {
+                "model": name,
+                "mae": mae(self.y, mean),
+                "spearman": spearman(std, self.y - mean),
+                "coverage": coverage(self.y, mean, std, COVERAGE),
+                "width": width(std, COVERAGE),
+            }
+            for name, (mean, std) in with_std.items()
         ]
-        for name, mean, std in (
-            (f"forest of {N_TREES}, anchored", self.mean, self.raw_std),
-            (f"forest of {N_TREES}, anchored, calibrated", self.mean, self.std),
-            (f"forest of {N_TREES_LARGE}, spread of its trees", self.large.mean, self.large.std),
-        ):
-            rows.append(
-                {
-                    "model": name,
-                    "mae": mae(self.y, mean),
-                    "spearman": spearman(std, self.y - mean),
-                    "coverage": coverage(self.y, mean, std, COVERAGE),
-                    "width": width(std, COVERAGE),
-                }
-            )
-        return rows
 
     def score_table(self) -> Table:
         """Return `scores` as a table of text."""
@@ -125,14 +104,6 @@ class TableResult:
             f"Coverage and width: of intervals with nominal coverage {COVERAGE:.0%}."
         )
         return Table(("model", "MAE", "rank corr.", "coverage", "width"), rows, caption)
-
-    def summary(self) -> str:
-        """Return the coverage of the intervals in a sentence."""
-        _, raw, calibrated, _ = self.scores()
-        return (
-            f"Intervals of nominal coverage {COVERAGE:.0%} contain {raw['coverage']:.0%} of the targets "
-            f"with raw σ, and {calibrated['coverage']:.0%} with calibrated σ."
-        )
 
 
 @dataclass(frozen=True)
@@ -166,14 +137,12 @@ class Demo:
 def run_demo(progress: Callable[[int, int | None], None] = lambda done, total: None) -> Demo:
     """Compute the demonstration; `progress` is called with the number of steps done and of all steps."""
     start = time.perf_counter()
-    total = len(ESTIMATORS) + 1
-    bands = []
-    for done, name in enumerate(ESTIMATORS):
-        progress(done, total)
+    bands: list[Band] = []
+    for name in ESTIMATORS:
+        progress(len(bands), len(ESTIMATORS) + 1)
         bands.append(fit_band(name))
-    progress(total - 1, total)
-    table = predict_table()
-    return Demo(bands, table, time.perf_counter() - start)
+    progress(len(ESTIMATORS), len(ESTIMATORS) + 1)
+    return Demo(bands, predict_table(), time.perf_counter() - start)
 
 
 def fit_band(name: str) -> Band:
