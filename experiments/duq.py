@@ -1,24 +1,17 @@
-"""DUQ: how far the features of an input are from the centroid of each class."""
+"""DUQ: distances of the features of an input from the centroids of the classes."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from deltauq.baselines.network import (
-    MakeNetwork,
-    NetworkBaseline,
-    Training,
-    check_class_labels,
-    check_no_criterion,
-    outputs_of,
-)
-from deltauq.core import Posterior, StreamingPosterior
-from deltauq.nn.training import Batch, as_inputs
+from deltauq.nn.training import Batch, Recipe, fit
 from experiments.double_backward import use_double_backward
 
 
@@ -28,11 +21,11 @@ class KernelNetwork(nn.Module):
     Parameters
     ----------
     extractor : Module
-        Gives features of shape (n, n_features).
+        Returns features of shape (n, n_features).
     length_scale : float
-        Of the kernels; squared distances are averaged over the axes of the embedding.
+        Length scale of the kernels; squared distances are averaged over the axes of the embedding.
     batch_size : int
-        Of training: the counts start at what a batch of balanced classes holds.
+        Batch size of training; the initial counts are those of a batch of balanced classes.
     """
 
     counts: Tensor
@@ -50,8 +43,8 @@ class KernelNetwork(nn.Module):
         super().__init__()
         self.extractor = extractor
         self.length_scale = length_scale
-        # The deviation of the authors' code, which counts the classes as inputs too: with larger embeddings
-        # all kernels begin near zero, and little is learned.
+        # As in the authors' code, the classes count as inputs. With a larger deviation all kernels start
+        # near zero, and the network learns little.
         std = math.sqrt(2.0 / (n_classes * n_features))
         self.embedding = nn.Parameter(std * torch.randn(centroid_size, n_classes, n_features))
         self.register_buffer("counts", torch.full((n_classes,), batch_size / n_classes))
@@ -59,7 +52,7 @@ class KernelNetwork(nn.Module):
 
     @property
     def centroids(self) -> Tensor:
-        """Where the classes are, of shape (centroid_size, n_classes)."""
+        """The centroids of the classes, of shape (centroid_size, n_classes)."""
         return self.sums / self.counts
 
     def forward(self, x: Tensor, with_slopes: bool = False) -> Tensor | tuple[Tensor, Tensor]:
@@ -69,8 +62,8 @@ class KernelNetwork(nn.Module):
         ----------
         x : tensor of shape (n, ...)
         with_slopes : bool, default=False
-            Also return how steep the sum of the kernels is at every input, of shape (n,): the norm of its
-            gradient, which can be differentiated again.
+            Also return the norm of the gradient of the sum of the kernels at every input, of shape (n,). It
+            can be differentiated again.
         """
         if not with_slopes:
             return self.log_kernels(x).exp()
@@ -95,16 +88,9 @@ class KernelNetwork(nn.Module):
 
     @torch.no_grad()
     def update_centroids(self, x: Tensor, y: Tensor, momentum: float) -> None:
-        """Move the centroids towards the embeddings of a batch, as it looks in evaluation.
+        """Move the centroids towards the embeddings of a batch, computed in evaluation mode.
 
-        Classes that are not in the batch stay as they are: their counts would otherwise fade to nothing.
-
-        Parameters
-        ----------
-        x : tensor of shape (n, ...)
-        y : int tensor of shape (n,)
-        momentum : float
-            Weight of what was known before.
+        Classes that are not in the batch keep their centroids; otherwise their counts would go to zero.
         """
         was_training = self.training
         self.eval()
@@ -119,124 +105,54 @@ class KernelNetwork(nn.Module):
         self.train(was_training)
 
 
-class DUQ(NetworkBaseline):
-    """Deterministic uncertainty quantification, for classification.
+def train_duq(
+    make_extractor: Callable[[], tuple[nn.Module, int]],
+    n_classes: int,
+    x: Tensor,
+    y: Tensor,
+    recipe: Recipe,
+    *,
+    length_scale: float = 0.1,
+    momentum: float = 0.999,
+    penalty: float = 0.5,
+    **options: Any,
+) -> KernelNetwork:
+    """Train a network of deterministic uncertainty quantification, for classification.
 
-    The network is trained by binary cross-entropy of the kernels, plus a penalty that keeps the slope of
-    their sum in x, ‖∂Σ/∂x‖, near 1 from both sides. Centroids are running means, moved towards a batch before
-    it is learned from (its authors move them afterwards, by the batch just seen): a step is then one piece,
-    which can be replayed as a CUDA graph. Networks are not compiled as a whole: the penalty needs second
-    derivatives.
+    The loss is the binary cross-entropy of the kernels, plus a penalty that keeps the slope of their sum in x
+    near 1 from both sides. Centroids are running means, updated by a batch before the step on it; the authors
+    update them afterwards. A step is then a single piece, which can be replayed as a CUDA graph. The network
+    is not compiled as a whole, because the penalty needs second derivatives.
 
     Parameters
     ----------
-    make_network : callable
-        Returns a new network whose outputs are features of shape (n, n_features), not logits.
+    make_extractor : callable
+        Returns a new network whose outputs are features of shape (n, n_features), and n_features.
     momentum : float, default=0.999
-        Of the centroids.
+        Momentum of the centroids.
     penalty : float, default=0.5
         Weight of the mean of (slope - 1)².
-    centroid_size : int, optional
-        Axes of the embedding; as many as there are features by default.
-    n_classes : int, optional
-        As many as y names by default.
-
-    Attributes
-    ----------
-    network_ : KernelNetwork
+    **options
+        Options of `deltauq.nn.training.fit`.
     """
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(recipe.seed)
+        extractor, n_features = make_extractor()
+        extractor = use_double_backward(extractor, recipe.compile)
+        torch.manual_seed(recipe.seed + 1)
+        net = KernelNetwork(extractor, n_features, n_classes, n_features, length_scale, recipe.batch_size)
+    low = recipe.precision == "bf16-mixed"
 
-    network_: KernelNetwork
+    def objective(trained: nn.Module, batch: Batch) -> Tensor:
+        with torch.autocast(batch.x.device.type, torch.bfloat16, enabled=low):
+            net.update_centroids(batch.x, batch.y, momentum)
+        if not penalty:
+            return kernel_loss(trained(batch.x), batch.y)
+        kernels, slopes = trained(batch.x, with_slopes=True)
+        return kernel_loss(kernels, batch.y) + penalty * (slopes - 1.0).square().mean()
 
-    def __init__(
-        self,
-        make_network: MakeNetwork,
-        length_scale: float = 0.1,
-        momentum: float = 0.999,
-        penalty: float = 0.5,
-        *,
-        centroid_size: int | None = None,
-        n_classes: int | None = None,
-    ) -> None:
-        super().__init__(make_network)
-        if not length_scale > 0.0:
-            raise ValueError(f"length_scale must be positive, got {length_scale}.")
-        if not 0.0 <= momentum < 1.0:
-            raise ValueError(f"momentum must lie in [0, 1), got {momentum}.")
-        if penalty < 0.0:
-            raise ValueError(f"penalty must not be negative, got {penalty}.")
-        self.length_scale = length_scale
-        self.momentum = momentum
-        self.penalty = penalty
-        self.centroid_size = centroid_size
-        self.n_classes = n_classes
-
-    def posterior(self, x: Tensor, link: str | None = None, batch_size: int | None = None) -> Posterior:
-        """Return the kernels of shape (n, n_classes) as mean, and a variance of zero.
-
-        Kernels are scores of the classes already. The sigmoid link gives them unchanged, softmax gives them
-        divided by their sum.
-        """
-        log_kernels = self._log_kernels(x, batch_size)
-        kernels = log_kernels.exp()
-        none = torch.zeros_like(kernels)
-        if link is None:
-            return Posterior(kernels, none)
-        if link == "sigmoid":
-            return Posterior(kernels, none, kernels, none, link=link)
-        stream = StreamingPosterior(link)
-        stream.update(log_kernels)
-        shares = stream.posterior().link_mean
-        return Posterior(kernels, none, shares, none, link=link)
-
-    def score(self, x: Tensor, batch_size: int | None = None) -> Tensor:
-        """Return how far every input is from all classes, of shape (n,): one minus its largest kernel."""
-        largest: Tensor = self._log_kernels(x, batch_size).amax(1)
-        return -torch.expm1(largest)
-
-    @torch.no_grad()
-    def _log_kernels(self, x: Tensor, batch_size: int | None) -> Tensor:
-        self._fitted("network_").eval()
-        return outputs_of(self.network_.log_kernels, x, self._device, batch_size)
-
-    def _fit(self, x: Tensor, y: Tensor, training: Training) -> None:
-        check_no_criterion(training, "DUQ")
-        check_class_labels(y, "DUQ")
-        net = self._new_kernels(x, y, training)
-        low = training.recipe.precision == "bf16-mixed"
-
-        def objective(trained: nn.Module, batch: Batch) -> Tensor:
-            with torch.autocast(batch.x.device.type, torch.bfloat16, enabled=low):
-                net.update_centroids(batch.x, batch.y, self.momentum)
-            if not self.penalty:
-                return kernel_loss(trained(batch.x), batch.y)
-            kernels, slopes = trained(batch.x, with_slopes=True)
-            return kernel_loss(kernels, batch.y) + self.penalty * (slopes - 1.0).square().mean()
-
-        plain = replace(training, recipe=replace(training.recipe, compile=False))
-        plain.run(net, x, y, objective)
-        self.network_ = net
-
-    def _new_kernels(self, x: Tensor, y: Tensor, training: Training) -> KernelNetwork:
-        """Return the network before training."""
-        seed = training.recipe.seed
-        extractor = use_double_backward(self.new_network(seed), training.recipe.compile).eval()
-        with torch.no_grad():
-            features = extractor(as_inputs(x[:1], training.normalise, channels_last=False))
-        if features.ndim != 2:
-            raise ValueError(f"DUQ needs features of shape (n, n_features), got {tuple(features.shape)}.")
-        n_features = features.shape[1]
-        n_classes = self.n_classes or int(y.max()) + 1
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed + 1)
-            return KernelNetwork(
-                extractor,
-                n_features,
-                n_classes,
-                self.centroid_size or n_features,
-                self.length_scale,
-                training.recipe.batch_size,
-            )
+    fit(net, x, y, replace(recipe, compile=False), objective, **options)
+    return net
 
 
 def kernel_loss(kernels: Tensor, y: Tensor) -> Tensor:

@@ -87,9 +87,16 @@ def train(run: TrainingRun, checkpoint: Path | None = None) -> nn.Module:
         # PyTorch limits how often the common code of several networks is compiled in one process.
         torch.compiler.reset()
     if run.kind.kernels:
-        return _train_kernels(run.kind, x, y, recipe, options)
+        from experiments.duq import train_duq
+
+        make = partial(_extractor, run.kind.network)
+        return train_duq(make, N_CLASSES, x, y, recipe, penalty=KERNEL_PENALTY, **options)
     if run.kind.variational:
-        return _train_variational(run.kind, x, y, recipe, options)
+        from deltauq.baselines import SVI
+        from deltauq.nn.networks import NETWORKS
+
+        model = SVI(partial(NETWORKS[run.kind.network], n_classes=N_CLASSES), PRIOR_STD, INITIAL_STD)
+        return model.fit(x, y, recipe, **options).network_
     torch.manual_seed(run.seed)
     net = make_network(run.kind)
     fit(net, x, y, recipe, _objective(run.kind), checkpoint_every=CHECKPOINT_EVERY, **options)
@@ -163,25 +170,6 @@ def _extractor(network: str) -> tuple[nn.Module, int]:
     n_features = net.head.in_features
     net.head = nn.Identity()
     return net, n_features
-
-
-def _train_kernels(
-    kind: NetworkKind, x: Tensor, y: Tensor, recipe: Recipe, options: dict[str, Any]
-) -> nn.Module:
-    from experiments.duq import DUQ
-
-    model = DUQ(lambda: _extractor(kind.network)[0], penalty=KERNEL_PENALTY, n_classes=N_CLASSES)
-    return model.fit(x, y, recipe, **options).network_
-
-
-def _train_variational(
-    kind: NetworkKind, x: Tensor, y: Tensor, recipe: Recipe, options: dict[str, Any]
-) -> nn.Module:
-    from deltauq.baselines.svi import SVI
-    from deltauq.nn.networks import NETWORKS
-
-    model = SVI(partial(NETWORKS[kind.network], n_classes=N_CLASSES), PRIOR_STD, INITIAL_STD)
-    return model.fit(x, y, recipe, **options).network_
 
 
 def _objective(kind: NetworkKind) -> Objective | None:
