@@ -82,7 +82,8 @@ def surrogate_maker(method: str, max_epochs: int | None = None) -> MakeSurrogate
         EnsembleSurrogate,
         GPSurrogate,
     )
-    from deltauq.bo.anchored import DEFAULT_RECIPE, PAPER, PAPER_RECIPE
+    from deltauq.bo.anchored import DEFAULT_RECIPE, PAPER
+    from deltauq.bo.surrogate import PAPER_RECIPE
 
     if method == "gp":
         return lambda x, y, seed: GPSurrogate(x, y)

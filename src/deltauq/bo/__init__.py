@@ -7,13 +7,12 @@ except ImportError as error:
 
     raise ImportError(f"deltauq.bo needs BoTorch: {install_command('bo')}.") from error
 
-from deltauq.bo.anchored import AnchoredSurrogate
+from deltauq.bo.anchored import AnchoredSurrogate, SklearnSurrogate
 from deltauq.bo.baselines import DEUPSurrogate, DropoutSurrogate, EnsembleSurrogate, GPSurrogate
 from deltauq.bo.history import History
 from deltauq.bo.loop import OptimisationError, maximize
 from deltauq.bo.optimiser import Optimiser
 from deltauq.bo.posteriors import AnchorPosterior, AnchorSampler
-from deltauq.bo.sklearn import SklearnSurrogate
 from deltauq.bo.surrogate import fit_together
 from deltauq.bo.transforms import ClipWorst
 

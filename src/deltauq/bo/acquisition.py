@@ -34,12 +34,7 @@ TOLERANCE = 1e-6
 
 
 class Float64Acquisition(AcquisitionFunction):
-    """An acquisition function of points in float64, whatever the dtype of its model.
-
-    Parameters
-    ----------
-    acquisition : AcquisitionFunction
-    """
+    """An acquisition function of points in float64, whatever the dtype of its model."""
 
     def __init__(self, acquisition: AcquisitionFunction) -> None:
         super().__init__(acquisition.model)
@@ -62,20 +57,9 @@ class Float64Acquisition(AcquisitionFunction):
 def make_acquisition(
     acquisition: Acquisition, model: Model, best_f: Tensor, pending: Tensor
 ) -> AcquisitionFunction:
-    """Return the acquisition function of a fitted model.
+    """Return the acquisition function of a fitted model, with pending points of shape (p, d).
 
-    Parameters
-    ----------
-    acquisition : "logei" or callable
-        "logei" is computed from mean and variance or, with pending points, from joint samples.
-    model : Model
-    best_f : tensor of shape ()
-    pending : float64 tensor of shape (p, d)
-        Points whose values are not known yet.
-
-    Returns
-    -------
-    acquisition : AcquisitionFunction
+    "logei" is computed from mean and variance or, with pending points, from joint samples.
     """
     best_f, pending = best_f.to(like(model)), pending.to(like(model))
     make: Any = acquisition
@@ -105,7 +89,7 @@ def make_acquisition(
 def find_maximum(
     acquisition: Float64Acquisition, centers: Tensor, known: Tensor, rng: np.random.Generator
 ) -> Tensor | None:
-    """Return the point of the unit cube where an acquisition function is largest.
+    """Return the point of the unit cube, of shape (d,), where an acquisition function is largest.
 
     Parameters
     ----------
@@ -113,12 +97,8 @@ def find_maximum(
     centers : float64 tensor of shape (k, d)
         Good points, around which further candidates are drawn.
     known : float64 tensor of shape (n, d)
-        Points that are not returned again.
+        Points that are not returned again. If all candidates are known, the result is None.
     rng : Generator
-
-    Returns
-    -------
-    x : float64 tensor of shape (d,), or None if all candidates are known
     """
     d = centers.shape[1]
     engine = SobolEngine(d, scramble=True, seed=int(rng.integers(2**31)))

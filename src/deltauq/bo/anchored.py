@@ -1,25 +1,31 @@
-"""`AnchoredSurrogate`: one anchored network as a BoTorch ensemble with one member per anchor."""
+"""Anchored networks and scikit-learn regressors as BoTorch ensembles with one member per anchor."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 import torch
+from botorch.exceptions.errors import UnsupportedError
+from sklearn.base import clone
 from torch import Tensor, nn
 
-from deltauq.bo.surrogate import MakeNetwork, NetworkSurrogate, SampledSurrogate, train_networks
+from deltauq.bo.surrogate import (
+    PAPER_NETWORK,
+    PAPER_RECIPE,
+    MakeNetwork,
+    NetworkSurrogate,
+    SampledSurrogate,
+    train_networks,
+)
 from deltauq.core import get_prior
+from deltauq.estimators import AnchoredRegressor
 from deltauq.nn import MLP, Anchored
 from deltauq.nn.training import Recipe
 
-PAPER_NETWORK: MakeNetwork = partial(MLP, hidden=(128, 128, 128))
-PAPER_RECIPE = Recipe(epochs=200, lr=1e-3)
-"""How the paper trains all its networks in sequential optimisation."""
 PAPER: dict[str, Any] = {
     "network": PAPER_NETWORK,
     "recipe": PAPER_RECIPE,
@@ -172,6 +178,66 @@ def default_surrogate(X: Tensor, Y: Tensor) -> AnchoredSurrogate:
     return AnchoredSurrogate(X, Y, outcome_transform="clip")
 
 
+class SklearnSurrogate(SampledSurrogate):
+    """An anchored scikit-learn regressor, whose K anchors are the members of a BoTorch ensemble.
+
+    It has no gradients: call `optimize_acqf` with ``options={"with_grad": False}``, or, for trees, which are
+    constant between their thresholds, `optimize_acqf_discrete` with many points.
+
+    Parameters
+    ----------
+    train_X, train_Y : float tensors of shapes (n, d) and (n, m)
+        At least two points and their outcomes.
+    regressor : AnchoredRegressor, optional
+        Cloned before it is fitted; by default an anchored random forest with random seed 0. Its `center` and
+        its calibrated scale are used.
+    **options
+        `posterior`, `input_transform` and `outcome_transform`; see `AnchoredSurrogate`. Inputs are
+        standardised by default.
+
+    Attributes
+    ----------
+    regressor_ : AnchoredRegressor
+        The fitted regressor.
+    """
+
+    def __init__(
+        self, train_X: Tensor, train_Y: Tensor, *, regressor: AnchoredRegressor | None = None, **options: Any
+    ) -> None:
+        super().__init__(train_X, train_Y, **options)
+        if regressor is not None and not isinstance(regressor, AnchoredRegressor):
+            raise TypeError(f"regressor must be an AnchoredRegressor, got {type(regressor).__name__}.")
+        self.regressor = AnchoredRegressor(random_state=0) if regressor is None else regressor
+
+    def reseed(self, seed: int) -> Self:
+        """Replace the random seed of the regressor."""
+        self.regressor = clone(self.regressor).set_params(random_state=seed)
+        return self
+
+    @classmethod
+    def train_together(cls, surrogates: Sequence[Any], xs: Sequence[Tensor], ys: Sequence[Tensor]) -> None:
+        """Fit the regressors one by one."""
+        for surrogate, x, y in zip(surrogates, xs, ys, strict=True):
+            target = y.squeeze(1) if surrogate.num_outputs == 1 else y
+            surrogate.regressor_ = clone(surrogate.regressor).fit(_as_numpy(x), _as_numpy(target))
+
+    def function_values(self, x: Tensor) -> Tensor:
+        """Return values of shape (K, n, m) under each anchor, with the regressor's mean and scaled σ."""
+        if x.requires_grad:
+            raise UnsupportedError(
+                "a scikit-learn model has no gradients: give optimize_acqf options={'with_grad': False}."
+            )
+        model: Any = self.regressor_
+        posterior = model.posterior(_as_numpy(x), return_samples=True)
+        deviations = posterior.samples - posterior.samples.mean(0)
+        std = posterior.std
+        scaled = model.calibrated_std(std)
+        # Where all anchors agree there is nothing to scale.
+        factor = np.divide(scaled, std, out=np.ones_like(std), where=std > 0)
+        values = posterior.mean + factor * deviations
+        return torch.as_tensor(values, dtype=x.dtype, device=x.device).reshape(len(values), len(x), -1)
+
+
 class _Paired(nn.Module):
     """An anchored network as a function of rows [X, R], so that the training data contain the pairs."""
 
@@ -189,3 +255,8 @@ class _Paired(nn.Module):
 def _all_pairs(x: Tensor, anchors: Tensor) -> Tensor:
     """Return every point with every anchor: rows [X, R] of shape (k * n, 2 * d), anchor by anchor."""
     return torch.cat([x.repeat(len(anchors), 1), anchors.repeat_interleave(len(x), 0)], dim=1)
+
+
+def _as_numpy(x: Tensor) -> np.ndarray:
+    """Return a tensor as an array of float64."""
+    return np.asarray(x.detach().cpu(), dtype=np.float64)

@@ -17,11 +17,10 @@ from torch import Tensor, nn
 from deltauq.baselines import MCDropout
 from deltauq.baselines.deup_network import error_nll, expected_square
 from deltauq.baselines.mc_dropout import add_dropout
-from deltauq.bo.anchored import PAPER_NETWORK, PAPER_RECIPE
 from deltauq.bo.posteriors import independent
-from deltauq.bo.surrogate import MakeNetwork, NetworkSurrogate, SampledSurrogate, train_networks
+from deltauq.bo.surrogate import NetworkSurrogate, SampledSurrogate, train_networks
 from deltauq.bo.transforms import make_outcome_transform
-from deltauq.nn.training import Recipe, derive_seed
+from deltauq.nn.training import derive_seed
 
 Tensors = Sequence[Tensor]
 
@@ -31,35 +30,23 @@ class DropoutSurrogate(NetworkSurrogate, SampledSurrogate):
 
     Parameters
     ----------
-    train_X : float tensor of shape (n, d)
-    train_Y : float tensor of shape (n, m)
-    network : callable
-        ``network(d, m)`` returns a new network; by default the paper's.
-    recipe : Recipe
-        How to train it, with the random seed.
+    train_X, train_Y : float tensors of shapes (n, d) and (n, m)
+        Points and outcomes.
     rate : float, default=0.3
         Probability that a feature is dropped.
     n_samples : int, default=30
         K, the number of masks.
     **options
-        `posterior`, `input_transform` and `outcome_transform`; see `AnchoredSurrogate`. Inputs are
-        standardised by default.
+        `network`, `recipe`, `posterior`, `input_transform` and `outcome_transform`; see `AnchoredSurrogate`.
+        By default the paper's network and recipe, and standardised inputs.
     """
 
     shared_options = ("rate",)
 
     def __init__(
-        self,
-        train_X: Tensor,
-        train_Y: Tensor,
-        *,
-        network: MakeNetwork = PAPER_NETWORK,
-        recipe: Recipe = PAPER_RECIPE,
-        rate: float = 0.3,
-        n_samples: int = 30,
-        **options: Any,
+        self, train_X: Tensor, train_Y: Tensor, *, rate: float = 0.3, n_samples: int = 30, **options: Any
     ) -> None:
-        super().__init__(train_X, train_Y, network=network, recipe=recipe, **options)
+        super().__init__(train_X, train_Y, **options)
         self.rate = rate
         self.baseline = MCDropout(self.make_network, rate, n_samples)
 
@@ -83,33 +70,20 @@ class EnsembleSurrogate(NetworkSurrogate, SampledSurrogate):
 
     Parameters
     ----------
-    train_X : float tensor of shape (n, d)
-    train_Y : float tensor of shape (n, m)
-    network : callable
-        ``network(d, m)`` returns a new network; by default the paper's.
-    recipe : Recipe
-        How to train them. Its seed is that of the first network, the next ones have the seeds that follow.
+    train_X, train_Y : float tensors of shapes (n, d) and (n, m)
+        Points and outcomes.
     n_members : int, default=3
         M, the number of networks.
     **options
-        `posterior`, `input_transform` and `outcome_transform`; see `AnchoredSurrogate`. Inputs are
-        standardised by default.
+        `network`, `recipe`, `posterior`, `input_transform` and `outcome_transform`; see `AnchoredSurrogate`.
+        By default the paper's network and recipe, and standardised inputs.
     """
 
     shared_options = ("n_members",)
     nets: nn.ModuleList
 
-    def __init__(
-        self,
-        train_X: Tensor,
-        train_Y: Tensor,
-        *,
-        network: MakeNetwork = PAPER_NETWORK,
-        recipe: Recipe = PAPER_RECIPE,
-        n_members: int = 3,
-        **options: Any,
-    ) -> None:
-        super().__init__(train_X, train_Y, network=network, recipe=recipe, **options)
+    def __init__(self, train_X: Tensor, train_Y: Tensor, *, n_members: int = 3, **options: Any) -> None:
+        super().__init__(train_X, train_Y, **options)
         if n_members < 1:
             raise ValueError(f"n_members must be at least 1, got {n_members}.")
         self.n_members = n_members
@@ -137,17 +111,13 @@ class DEUPSurrogate(NetworkSurrogate):
 
     Parameters
     ----------
-    train_X : float tensor of shape (n, d)
-    train_Y : float tensor of shape (n, m)
-    network : callable
-        ``network(d, m)`` returns a new network; by default the paper's.
-    recipe : Recipe
-        How to train both networks, with the random seed.
+    train_X, train_Y : float tensors of shapes (n, d) and (n, m)
+        Points and outcomes.
     n_folds : int, default=5
         Number of folds of the out-of-fold errors; n if there are fewer points.
-    **transforms
-        `input_transform` and `outcome_transform`; see `AnchoredSurrogate`. Inputs are standardised by
-        default.
+    **options
+        `network`, `recipe`, `input_transform` and `outcome_transform`; see `AnchoredSurrogate`. By default
+        the paper's network and recipe, and standardised inputs.
     """
 
     shared_options = ("n_folds",)
@@ -155,17 +125,8 @@ class DEUPSurrogate(NetworkSurrogate):
     error_net: nn.Module
     scale: Tensor
 
-    def __init__(
-        self,
-        train_X: Tensor,
-        train_Y: Tensor,
-        *,
-        network: MakeNetwork = PAPER_NETWORK,
-        recipe: Recipe = PAPER_RECIPE,
-        n_folds: int = 5,
-        **transforms: Any,
-    ) -> None:
-        super().__init__(train_X, train_Y, network=network, recipe=recipe, **transforms)
+    def __init__(self, train_X: Tensor, train_Y: Tensor, *, n_folds: int = 5, **options: Any) -> None:
+        super().__init__(train_X, train_Y, **options)
         if n_folds < 2:
             raise ValueError(f"n_folds must be at least 2, got {n_folds}.")
         self.n_folds = min(n_folds, len(train_X))
@@ -177,22 +138,9 @@ class DEUPSurrogate(NetworkSurrogate):
         observation_noise: bool | Tensor = False,
         posterior_transform: PosteriorTransform | None = None,
     ) -> Posterior:
-        """Return the Gaussian of prediction and expected squared error.
+        """Return the Gaussian of prediction and expected squared error at X, of shape (..., q, d).
 
-        Parameters
-        ----------
-        X : tensor of shape (..., q, d)
-            Untransformed points.
-        output_indices : list of int, optional
-            Indices of outputs; all by default.
-        observation_noise : bool or tensor
-            Ignored: noise is part of the errors that DEUP has learned.
-        posterior_transform : PosteriorTransform, optional
-            Applied to the posterior.
-
-        Returns
-        -------
-        posterior : Posterior over (..., q, m)
+        `observation_noise` is ignored: noise is part of the errors that DEUP has learned.
         """
         self._check_points(X)
         self.eval()
@@ -229,12 +177,7 @@ class DEUPSurrogate(NetworkSurrogate):
 class GPSurrogate(SingleTaskGP):
     """BoTorch's `SingleTaskGP` with a method `fit`; inputs are scaled to [0, 1] and outcomes standardised.
 
-    Parameters
-    ----------
-    train_X : float tensor of shape (n, d)
-    train_Y : float tensor of shape (n, m)
-    **options
-        Parameters of `SingleTaskGP`; `outcome_transform` may also be "standardize" or "clip".
+    All options are those of `SingleTaskGP`; `outcome_transform` may also be "standardize" or "clip".
     """
 
     def __init__(self, train_X: Tensor, train_Y: Tensor, **options: Any) -> None:
@@ -252,17 +195,9 @@ class GPSurrogate(SingleTaskGP):
 def _out_of_fold_errors(
     surrogates: Sequence[DEUPSurrogate], xs: Tensors, ys: Tensors
 ) -> tuple[Tensor, Tensor]:
-    """Predict points by networks that were not trained on them, for all surrogates at once.
+    """Return the points in folds and their errors, of shapes (k, h, d) and (k, h, m), for k surrogates.
 
-    Parameters
-    ----------
-    surrogates : sequence of k DEUPSurrogates
-    xs, ys : sequences of k tensors of shapes (n, d) and (n, m)
-
-    Returns
-    -------
-    held_out, errors : tensors of shapes (k, h, d) and (k, h, m)
-        The points that were in a fold, and targets minus predictions there.
+    Points are predicted by networks that were not trained on them.
     """
     n, n_folds = len(xs[0]), surrogates[0].n_folds
     size = n // n_folds

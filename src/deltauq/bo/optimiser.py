@@ -233,14 +233,10 @@ class Optimiser:
 
 
 def training_data(history: History) -> tuple[np.ndarray, np.ndarray]:
-    """Return the data that the surrogate is fitted to, each point once in the order of the history.
+    """Return the data that the surrogate is fitted to: each point once, of shape (m, d), and values (m,).
 
-    Returns
-    -------
-    X : array of shape (m, d)
-    Y : array of shape (m,)
-        The mean of a point's values, or the lowest value of all for a point that only failed; clipped far
-        below the median, and then standardised.
+    The value is the mean of a point's values, or the lowest value of all for a point that only failed; values
+    are clipped far below the median and then standardised.
     """
     # Scaled first: the squares of very large or very small values are not representable.
     scaled = history.Y / (np.nanmax(np.abs(history.Y)) or 1.0)

@@ -18,11 +18,8 @@ from torch import Tensor
 class AnchorPosterior(EnsemblePosterior):
     """The values of K functions at every point, one for each anchor, member or mask.
 
-    `variance` is BoTorch's, which divides by K - 1; `deltauq.Posterior` and `as_gaussian` divide by K.
-
-    Parameters
-    ----------
-    values : tensor of shape (..., K, q, m)
+    `values` has the shape (..., K, q, m). `variance` is BoTorch's, which divides by K - 1;
+    `deltauq.Posterior` and `as_gaussian` divide by K.
     """
 
 
@@ -62,17 +59,7 @@ def _make_anchor_sampler(
 
 
 def as_gaussian(values: Tensor) -> GPyTorchPosterior:
-    """Return the Gaussian with the mean and covariance of K functions, as in the paper.
-
-    Parameters
-    ----------
-    values : tensor of shape (..., K, q, m)
-
-    Returns
-    -------
-    posterior : GPyTorchPosterior over (..., q, m)
-        Its covariance over points and outputs divides by K.
-    """
+    """Return the Gaussian with the moments of K functions (dividing by K), values of shape (..., K, q, m)."""
     mean = values.mean(-3)
     deviations = (values - mean.unsqueeze(-3)).flatten(-2)
     return gaussian(mean, deviations.mT @ deviations / values.shape[-3])
@@ -93,10 +80,6 @@ def gaussian(mean: Tensor, covariance: Tensor) -> GPyTorchPosterior:
         Of all outputs of the first point, then of the second. Variances below GPyTorch's minimum (1e-10 in
         float64) are raised to it. The covariance of K or more points is singular, so that 1.5e-8 of the
         largest variance (in float64) is added to the diagonal, except to single variances.
-
-    Returns
-    -------
-    posterior : GPyTorchPosterior
     """
     variances = covariance.diagonal(dim1=-2, dim2=-1)
     # A little more than the minimum: a sum may round down.

@@ -5,25 +5,30 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, Literal, NoReturn, Self
+from functools import partial
+from typing import Any, ClassVar, Literal, Self
 
 import torch
 from botorch.acquisition.objective import PosteriorTransform
-from botorch.exceptions.errors import UnsupportedError
 from botorch.models.ensemble import EnsembleModel
 from botorch.models.model import Model
-from botorch.models.transforms.input import InputStandardize, InputTransform, Normalize
+from botorch.models.transforms.input import InputTransform
 from botorch.models.transforms.outcome import OutcomeTransform
 from botorch.posteriors.posterior import Posterior
 from sklearn.exceptions import NotFittedError
 from torch import Tensor, nn
 
 from deltauq.bo.posteriors import AnchorPosterior, as_gaussian
-from deltauq.bo.transforms import make_outcome_transform, transform_error
+from deltauq.bo.transforms import make_input_transform, make_outcome_transform
+from deltauq.nn import MLP
 from deltauq.nn.training import NotStackableError, Recipe, derive_seed, fit, fit_many, supervised
 
 MakeNetwork = Callable[[int, int], nn.Module]
 """``network(d, m)``: a new network of d inputs and m outputs."""
+
+PAPER_NETWORK: MakeNetwork = partial(MLP, hidden=(128, 128, 128))
+PAPER_RECIPE = Recipe(epochs=200, lr=1e-3)
+"""How the paper trains all its networks in sequential optimisation."""
 
 
 class Surrogate(Model):
@@ -31,22 +36,13 @@ class Surrogate(Model):
 
     Parameters
     ----------
-    train_X : float tensor of shape (n, d)
-        At least two points. The model has their dtype and device.
-    train_Y : float tensor of shape (n, m)
-        Outcomes at these points.
+    train_X, train_Y : float tensors of shapes (n, d) and (n, m)
+        At least two points and their outcomes. The model has their dtype and device.
     input_transform : InputTransform, "standardize", "range" or None
         "standardize": zero mean and unit variance of the evaluated points; "range": all of them between -0.5
         and 0.5.
     outcome_transform : OutcomeTransform, "standardize", "clip" or None
         "clip": `ClipWorst`, then zero mean and unit variance; for outcomes that are to be maximised.
-
-    Attributes
-    ----------
-    train_inputs : tuple of one tensor of shape (n, d)
-        Untransformed points.
-    train_targets : tensor of shape (n, m)
-        Untransformed outcomes.
     """
 
     shared_options: ClassVar[tuple[str, ...]] = ()
@@ -64,25 +60,18 @@ class Surrogate(Model):
         _check_training_data(train_X, train_Y)
         self.train_inputs = (train_X.detach(),)
         self.train_targets = train_Y.detach()
-        if isinstance(input_transform, str):
-            input_transform = _make_input_transform(input_transform, train_X.shape[1])
-        if isinstance(outcome_transform, str):
-            outcome_transform = make_outcome_transform(outcome_transform, train_Y.shape[1])
         if input_transform is not None:
-            self.input_transform = input_transform.to(train_X)
+            self.input_transform = make_input_transform(input_transform, train_X.shape[1]).to(train_X)
         if outcome_transform is not None:
-            self.outcome_transform = outcome_transform.to(train_X)
-        self._is_fitted = False
+            self.outcome_transform = make_outcome_transform(outcome_transform, train_Y.shape[1]).to(train_X)
+        self.is_fitted = False
 
     @property
     def num_outputs(self) -> int:
         """The number m of outputs."""
         return self.train_targets.shape[1]
 
-    @property
-    def batch_shape(self) -> torch.Size:
-        """Empty: a surrogate is a single model."""
-        return torch.Size([])
+    batch_shape = torch.Size([])
 
     def fit(self) -> Self:
         """Train from scratch on the evaluated points."""
@@ -95,13 +84,6 @@ class Surrogate(Model):
         A loop calls it with another seed in every step, so that no two steps share the initial weights.
         """
         return self
-
-    def condition_on_observations(self, X: Tensor, Y: Tensor, **kwargs: Any) -> NoReturn:
-        """Raise an error: a trained network cannot be conditioned."""
-        raise UnsupportedError(
-            f"{type(self).__name__} cannot be conditioned on observations: "
-            "make a new one of all points and fit it."
-        )
 
     @classmethod
     @abstractmethod
@@ -128,7 +110,7 @@ class Surrogate(Model):
 
     def _check_points(self, X: Tensor) -> None:
         """Raise an error if X cannot be predicted."""
-        if not self._is_fitted:
+        if not self.is_fitted:
             raise NotFittedError(f"this {type(self).__name__} is not fitted yet: call fit first.")
         d = self.train_inputs[0].shape[1]
         if X.ndim < 2 or X.shape[-1] != d:
@@ -143,25 +125,26 @@ class NetworkSurrogate(Surrogate):
 
     Parameters
     ----------
-    train_X : float tensor of shape (n, d)
-    train_Y : float tensor of shape (n, m)
+    train_X, train_Y : float tensors of shapes (n, d) and (n, m)
     network : callable
-        ``network(d, m)`` returns a new network.
+        ``network(d, m)`` returns a new network; by default the paper's.
     recipe : Recipe
-        How to train it, with the random seed.
-    **options
-        Those of the other base classes.
+        How to train it, with the random seed; by default as in the paper.
     """
 
     def __init__(
-        self, train_X: Tensor, train_Y: Tensor, *, network: MakeNetwork, recipe: Recipe, **options: Any
+        self,
+        train_X: Tensor,
+        train_Y: Tensor,
+        *,
+        network: MakeNetwork = PAPER_NETWORK,
+        recipe: Recipe = PAPER_RECIPE,
+        **options: Any,
     ) -> None:
         super().__init__(train_X, train_Y, **options)
         if isinstance(network, nn.Module) or not callable(network):
-            raise TypeError(
-                "network must be a function of (d, m) that returns a new network, "
-                f"got {type(network).__name__}."
-            )
+            kind = type(network).__name__
+            raise TypeError(f"network must be a function of (d, m) that returns a new network, got {kind}.")
         self.network = network
         self.recipe = recipe
 
@@ -190,13 +173,9 @@ class SampledSurrogate(Surrogate, EnsembleModel):
 
     Parameters
     ----------
-    train_X : float tensor of shape (n, d)
-    train_Y : float tensor of shape (n, m)
+    train_X, train_Y : float tensors of shapes (n, d) and (n, m)
     posterior : {"ensemble", "gaussian"}
-        Form of the posterior: the K functions themselves (BoTorch's variance then divides by K - 1), or the
-        Gaussian with their mean and variance (dividing by K), for analytic acquisition functions.
-    **transforms
-        `input_transform` and `outcome_transform`, see `Surrogate`.
+        Form of the posterior; see `AnchoredSurrogate`.
     """
 
     def __init__(
@@ -205,25 +184,15 @@ class SampledSurrogate(Surrogate, EnsembleModel):
         train_Y: Tensor,
         *,
         posterior: Literal["ensemble", "gaussian"] = "ensemble",
-        **transforms: Any,
+        **options: Any,
     ) -> None:
-        super().__init__(train_X, train_Y, **transforms)
+        super().__init__(train_X, train_Y, **options)
         if posterior not in ("ensemble", "gaussian"):
             raise ValueError(f'posterior must be "ensemble" or "gaussian", got {posterior!r}.')
         self.posterior_kind = posterior
 
     def forward(self, X: Tensor) -> Tensor:
-        """Return the values of all K functions, before the outcome transform is undone.
-
-        Parameters
-        ----------
-        X : tensor of shape (..., q, d)
-            Transformed points.
-
-        Returns
-        -------
-        values : tensor of shape (..., K, q, m)
-        """
+        """Return values of shape (..., K, q, m), before the outcome transform is undone, at transformed X."""
         self._check_points(X)
         values = self.function_values(X.reshape(-1, X.shape[-1]))
         return values.unflatten(1, X.shape[:-1]).movedim(0, -3)
@@ -236,23 +205,9 @@ class SampledSurrogate(Surrogate, EnsembleModel):
         posterior_transform: PosteriorTransform | None = None,
         **kwargs: Any,
     ) -> Posterior:
-        """Return the joint posterior at points.
+        """Return the joint posterior at X, of shape (..., q, d); parameters are those of BoTorch.
 
-        Parameters
-        ----------
-        X : tensor of shape (..., q, d)
-            Untransformed points.
-        output_indices : list of int, optional
-            Indices of outputs; all by default.
-        posterior_transform : PosteriorTransform, optional
-            Applied to the posterior.
-        **kwargs
-            Further parameters of BoTorch. There is no observation noise; ``observation_noise=True`` is
-            ignored.
-
-        Returns
-        -------
-        posterior : AnchorPosterior or GPyTorchPosterior over (..., q, m)
+        There is no observation noise: ``observation_noise=True`` is ignored.
         """
         self._check_points(X)
         values = super().posterior(X, output_indices, **kwargs).values
@@ -289,7 +244,7 @@ def fit_together(surrogates: Sequence[Any]) -> None:
     data = [surrogate.transform_training_data() for surrogate in surrogates]
     first.train_together(surrogates, [x for x, _ in data], [y for _, y in data])
     for surrogate in surrogates:
-        surrogate._is_fitted = True
+        surrogate.is_fitted = True
         surrogate.eval().requires_grad_(False)
 
 
@@ -303,15 +258,8 @@ def train_networks(
 ) -> None:
     """Train networks of one architecture in place, each on its own data; all at once if they can be stacked.
 
-    Parameters
-    ----------
-    nets : sequence of k Modules
-    xs, ys : sequences of k tensors of shapes (n, d) and (n, m)
-    recipe : Recipe
-    seeds : sequence of k ints
-        Random seeds of the order of rows and anchors.
-    criterion : callable, optional
-        ``criterion(outputs, targets)``; squared error by default.
+    Each network has its own rows, of shapes (n, d) and (n, m), and its own random seed. The criterion is the
+    squared error by default.
     """
     n = len(xs[0])
     rows = torch.arange(len(xs) * n).view(-1, n)
@@ -324,33 +272,19 @@ def train_networks(
             net.to(x.device)
 
 
-def _make_input_transform(name: str, d: int) -> InputTransform:
-    """Return the transform of d inputs of this name."""
-    if name == "standardize":
-        return InputStandardize(d)
-    if name == "range":
-        return Normalize(d, center=0.0)
-    raise transform_error("input_transform", '"standardize", "range"', name)
-
-
 def _check_training_data(x: Tensor, y: Tensor) -> None:
     """Raise an error for training data that cannot be used."""
     if not (isinstance(x, Tensor) and isinstance(y, Tensor)):
-        raise TypeError(
-            f"train_X and train_Y must be tensors, got {type(x).__name__} and {type(y).__name__}."
-        )
+        kinds = f"{type(x).__name__} and {type(y).__name__}"
+        raise TypeError(f"train_X and train_Y must be tensors, got {kinds}.")
     if x.ndim != 2 or y.ndim != 2 or len(x) != len(y) or 0 in (x.shape[1], y.shape[1]):
-        raise ValueError(
-            "train_X and train_Y must have shapes (n, d) and (n, m), "
-            f"got {tuple(x.shape)} and {tuple(y.shape)}."
-        )
+        shapes = f"{tuple(x.shape)} and {tuple(y.shape)}"
+        raise ValueError(f"train_X and train_Y must have shapes (n, d) and (n, m), got {shapes}.")
     if len(x) < 2:
         raise ValueError(f"a surrogate needs at least two points, got {len(x)}.")
     if not x.is_floating_point() or x.dtype != y.dtype or x.device != y.device:
-        raise ValueError(
-            "train_X and train_Y must be floats of one dtype on one device, "
-            f"got {x.dtype} on {x.device} and {y.dtype} on {y.device}."
-        )
+        kinds = f"{x.dtype} on {x.device} and {y.dtype} on {y.device}"
+        raise ValueError(f"train_X and train_Y must be floats of one dtype on one device, got {kinds}.")
     for name, values in (("train_X", x), ("train_Y", y)):
         if not values.isfinite().all():
             raise ValueError(f"{name} contains values that are not finite.")

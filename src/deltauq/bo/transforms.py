@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 import torch
+from botorch.models.transforms.input import InputStandardize, InputTransform, Normalize
 from botorch.models.transforms.outcome import ChainedOutcomeTransform, OutcomeTransform, Standardize
 from botorch.posteriors.posterior import Posterior
 from torch import Tensor
@@ -83,15 +87,24 @@ def clip_and_standardize(m: int, reach: float = 3.0) -> OutcomeTransform:
     return ChainedOutcomeTransform(clip=ClipWorst(m, reach), standardize=Standardize(m))
 
 
-def make_outcome_transform(name: str, m: int) -> OutcomeTransform:
-    """Return the transform of m outputs of this name."""
-    if name == "standardize":
-        return Standardize(m)
-    if name == "clip":
-        return clip_and_standardize(m)
-    raise transform_error("outcome_transform", '"standardize", "clip"', name)
+def make_input_transform(transform: InputTransform | str, d: int) -> InputTransform:
+    """Return a transform of d inputs, given itself or by name."""
+    names = {"standardize": InputStandardize, "range": partial(Normalize, center=0.0)}
+    return _make("input_transform", names, transform, d)
 
 
-def transform_error(parameter: str, names: str, got: str) -> ValueError:
-    """Return the error for an unknown name of a transform."""
-    return ValueError(f"{parameter} must be a transform of BoTorch, {names} or None, got {got!r}.")
+def make_outcome_transform(transform: OutcomeTransform | str, m: int) -> OutcomeTransform:
+    """Return a transform of m outputs, given itself or by name."""
+    return _make(
+        "outcome_transform", {"standardize": Standardize, "clip": clip_and_standardize}, transform, m
+    )
+
+
+def _make(parameter: str, names: dict[str, Any], transform: Any, size: int) -> Any:
+    if not isinstance(transform, str):
+        return transform
+    if transform not in names:
+        raise ValueError(
+            f"{parameter} must be a transform of BoTorch, one of {list(names)} or None, got {transform!r}."
+        )
+    return names[transform](size)
