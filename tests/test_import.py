@@ -1,4 +1,4 @@
-"""What importing the package does and does not do."""
+"""Imports of the package."""
 
 import subprocess
 import sys
@@ -12,13 +12,13 @@ def run(program):
     return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
 
 
-def test_import_pulls_in_no_heavy_library():
+def test_import_loads_no_optional_package():
     loaded = run("import sys, deltauq, deltauq.estimators; print(*sys.modules)").split()
     assert "sklearn" in loaded
     assert not {"torch", "ray", "plotly", "numba", "typer"} & set(loaded)
 
 
-def test_torch_is_there_but_stays_unloaded_even_when_predicting():
+def test_prediction_does_not_load_torch():
     program = """
 import sys, importlib.util
 assert importlib.util.find_spec("torch")
@@ -38,7 +38,7 @@ def test_public_names():
         _ = deltauq.AnchoredForest
 
 
-def test_without_numba_trees_still_predict_the_same():
+def test_trees_predict_the_same_without_numba():
     program = """
 import sys
 if {hide}:

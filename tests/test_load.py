@@ -1,4 +1,4 @@
-"""`deltauq.load` rebuilds what was saved, and says what it cannot read."""
+"""`deltauq.load`."""
 
 import pytest
 import torch
@@ -7,7 +7,7 @@ import deltauq
 from deltauq.nn import MLP, Anchored
 
 
-def test_a_network_comes_back(tmp_path):
+def test_network(tmp_path):
     x = torch.randn(30, 3)
     net = Anchored(MLP(3), 6)
     net.set_anchors(x)
@@ -17,7 +17,7 @@ def test_a_network_comes_back(tmp_path):
         torch.testing.assert_close(getattr(again.posterior(x), name), getattr(net.posterior(x), name))
 
 
-def test_the_name_of_the_file_does_not_matter(tmp_path):
+def test_any_file_name(tmp_path):
     net = Anchored(MLP(3), 6)
     net.set_anchors(torch.randn(30, 3))
     for name in ("net", "net.bin", "net.v2"):

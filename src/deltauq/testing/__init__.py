@@ -1,10 +1,10 @@
-"""Contract checks for anchored estimators, ours and other people's."""
+"""Contract checks for anchored estimators, including those of third parties."""
 
 from deltauq.testing.contract import (
     check_contract,
     check_pickle,
     check_posterior,
-    check_rows_stand_alone,
+    check_row_independence,
     check_same_seed,
 )
 from deltauq.testing.expected import EXPECTED_FAILED_CHECKS, expected_failed_checks
@@ -14,7 +14,7 @@ __all__ = [
     "check_contract",
     "check_pickle",
     "check_posterior",
-    "check_rows_stand_alone",
+    "check_row_independence",
     "check_same_seed",
     "expected_failed_checks",
 ]

@@ -1,4 +1,4 @@
-"""What everything that speaks `Posterior` promises, as checks that raise AssertionError."""
+"""Checks of estimators that return a `Posterior`. They raise AssertionError."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ def check_contract(model: Any, X: Any, y: Any, *, rtol: float = 1e-12) -> None:
     X : array of shape (n, d), n >= 4
     y : array of shape (n,)
     rtol : float
-        Relative to the largest output; zero asks for equality to the last bit, which trees keep.
+        Tolerance relative to the largest output. Trees pass with zero.
     """
     fitted = clone(model).fit(X, y)
     check_posterior(fitted, X)
-    check_rows_stand_alone(fitted, X, rtol=rtol)
+    check_row_independence(fitted, X, rtol=rtol)
     check_same_seed(model, X, y)
     check_pickle(fitted, X)
 
@@ -30,7 +30,9 @@ def check_contract(model: Any, X: Any, y: Any, *, rtol: float = 1e-12) -> None:
 def check_posterior(model: Any, X: Any) -> None:
     """Check that mean and variance are the population moments of the samples."""
     posterior = model.posterior(X, return_samples=True)
-    assert posterior.samples.shape == (len(model.anchors_), *posterior.mean.shape), "one sample per anchor"
+    assert posterior.samples.shape == (len(model.anchors_), *posterior.mean.shape), (
+        "expected one sample per anchor"
+    )
     scale = np.max(np.abs(posterior.samples))
     np.testing.assert_allclose(posterior.samples.mean(axis=0), posterior.mean, rtol=1e-9, atol=1e-12 * scale)
     np.testing.assert_allclose(posterior.samples.var(axis=0), posterior.var, rtol=1e-6, atol=1e-12 * scale**2)
@@ -38,7 +40,7 @@ def check_posterior(model: Any, X: Any) -> None:
     np.testing.assert_allclose(posterior.std**2, posterior.var, rtol=1e-9)
 
 
-def check_rows_stand_alone(model: Any, X: Any, *, rtol: float = 1e-12) -> None:
+def check_row_independence(model: Any, X: Any, *, rtol: float = 1e-12) -> None:
     """Check that a row's prediction depends on that row and the stored anchors alone."""
     X = np.asarray(X)
     whole = model.posterior(X)
@@ -67,7 +69,7 @@ def check_pickle(model: Any, X: Any) -> None:
 def _assert_close(part: Any, whole: Any, rows: np.ndarray, rtol: float) -> None:
     for name in ("mean", "var"):
         expected = getattr(whole, name)
-        # Var is of the square of the outputs' size, and rounds like it.
+        # The rounding error of the variance is relative to the squared size of the outputs.
         size = np.max(np.abs(whole.mean)) ** (2 if name == "var" else 1)
         np.testing.assert_allclose(
             getattr(part, name), expected[rows], rtol=rtol, atol=rtol * size, err_msg=name

@@ -1,4 +1,4 @@
-"""scikit-learn's checks that an anchored estimator cannot pass, by base, with the reason."""
+"""Checks of scikit-learn that anchored estimators fail, with the reason."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _NO_WEIGHTS = dict.fromkeys(
     ],
     "k-nearest neighbours take no sample weights",
 )
-_FOREST = "the forest draws its bootstrap by row, not by weight: it fails this check by itself"
-_SVM = "gamma='scale' and the stopping tolerance know rows, not weights: it fails this check by itself"
-_BOOSTING = "its bins and min_samples_leaf count rows, not weights: Bagging over it fails too"
+_FOREST = "the bootstrap of the forest ignores weights: the forest alone fails this check too"
+_SVM = "gamma='scale' and the stopping tolerance ignore weights: the SVM alone fails this check too"
+_BOOSTING = "its bins and min_samples_leaf ignore weights: a bagging ensemble of it fails this check too"
 _EPOCHS = (
-    "every epoch draws another anchor for each row, and repeated rows draw more: Bagging over it fails too"
+    "each row, also a repeated one, gets a new anchor in every epoch: a bagging ensemble of it fails too"
 )
 
 EXPECTED_FAILED_CHECKS: dict[str, dict[str, str]] = {
@@ -35,13 +35,13 @@ EXPECTED_FAILED_CHECKS: dict[str, dict[str, str]] = {
         "check_classifiers_one_label_sample_weights": _NO_WEIGHTS[_WEIGHTS],
     },
     "SVR": {_WEIGHTS: _SVM},
-    "SVC": {_WEIGHTS: _SVM + "; and folds of rows need two rows of a class, whatever their weight"},
+    "SVC": {_WEIGHTS: _SVM + "; and cross-validation needs two rows per class, regardless of weights"},
     "HistGradientBoostingRegressor": {_WEIGHTS: _BOOSTING},
     "HistGradientBoostingClassifier": {_WEIGHTS: _BOOSTING},
     "MLPRegressor": {_WEIGHTS: _EPOCHS},
     "MLPClassifier": {_WEIGHTS: _EPOCHS},
 }
-"""Name of the base class -> name of the check -> why it fails."""
+"""Name of the base estimator -> name of the check -> reason of the failure."""
 
 
 def expected_failed_checks(model: Any) -> dict[str, str]:
@@ -53,6 +53,7 @@ def expected_failed_checks(model: Any) -> dict[str, str]:
 
     Returns
     -------
-    reasons : dict of check name to reason; empty for a base that is not listed
+    reasons : dict of check name to reason
+        Empty for a base estimator that is not listed.
     """
     return dict(EXPECTED_FAILED_CHECKS.get(type(model._base()).__name__, {}))
