@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from deltauq.tables.folder import LEARNT, METADATA, _digest
+from deltauq.tables.folder import FITTED_FILE, METADATA_FILE, metadata_digest
 
 GOOD = "area,rooms,town,sold,price\n"
 
@@ -180,9 +180,9 @@ def test_tables_that_cannot_be_predicted(case, suffix, run, tmp_path, houses, pr
 
 def rewrite(folder, change):
     """Change metadata, with a hash that fits."""
-    metadata = json.loads((folder / METADATA).read_text())
+    metadata = json.loads((folder / METADATA_FILE).read_text())
     change(metadata)
-    (folder / METADATA).write_text(json.dumps({**metadata, "sha256": _digest(metadata)}))
+    (folder / METADATA_FILE).write_text(json.dumps({**metadata, "sha256": metadata_digest(metadata)}))
 
 
 def flip(folder, name, at):
@@ -192,8 +192,8 @@ def flip(folder, name, at):
 
 
 def with_other_learnt(folder, data):
-    (folder / LEARNT).write_bytes(data)
-    rewrite(folder, lambda m: m.update(files={LEARNT: hashlib.sha256(data).hexdigest()}))
+    (folder / FITTED_FILE).write_bytes(data)
+    rewrite(folder, lambda m: m.update(files={FITTED_FILE: hashlib.sha256(data).hexdigest()}))
 
 
 class Planted:
@@ -205,17 +205,20 @@ FOLDERS = {
     "no folder": (lambda f: shutil.rmtree(f), "no model folder"),
     "a file": (lambda f: (shutil.rmtree(f), f.write_text("x")), "no model folder"),
     "empty folder": (lambda f: [path.unlink() for path in f.iterdir()], "has no metadata.json"),
-    "no model": (lambda f: (f / LEARNT).unlink(), "No such file"),
-    "no metadata": (lambda f: (f / METADATA).unlink(), "has no metadata.json"),
-    "metadata that are no JSON": (lambda f: (f / METADATA).write_text("{"), "is not JSON"),
-    "metadata that are a list": (lambda f: (f / METADATA).write_text("[]"), "what format"),
-    "deep metadata": (lambda f: (f / METADATA).write_text("[" * 10**5), "is not JSON"),
+    "no model": (lambda f: (f / FITTED_FILE).unlink(), "No such file"),
+    "no metadata": (lambda f: (f / METADATA_FILE).unlink(), "has no metadata.json"),
+    "metadata that are no JSON": (lambda f: (f / METADATA_FILE).write_text("{"), "is not JSON"),
+    "metadata that are a list": (lambda f: (f / METADATA_FILE).write_text("[]"), "its format"),
+    "deep metadata": (lambda f: (f / METADATA_FILE).write_text("[" * 10**5), "is not JSON"),
     "altered metadata": (
-        lambda f: flip(f, METADATA, (f / METADATA).read_bytes().find(b"price")),
+        lambda f: flip(f, METADATA_FILE, (f / METADATA_FILE).read_bytes().find(b"price")),
         "was altered",
     ),
-    "altered model": (lambda f: flip(f, LEARNT, 900), "was altered"),
-    "cut model": (lambda f: (f / LEARNT).write_bytes((f / LEARNT).read_bytes()[:-9]), "was altered"),
+    "altered model": (lambda f: flip(f, FITTED_FILE, 900), "was altered"),
+    "cut model": (
+        lambda f: (f / FITTED_FILE).write_bytes((f / FITTED_FILE).read_bytes()[:-9]),
+        "was altered",
+    ),
     "newer format": (
         lambda f: rewrite(f, lambda m: m.update(format="deltauq.table/4")),
         "unknown to deltauq",

@@ -25,7 +25,7 @@ import pytest
 from pyarrow import csv, feather, ipc, parquet
 
 from deltauq.tables import ModelFolderError, TableError, fit, load, predict_file
-from deltauq.tables.folder import LEARNT, METADATA, _digest
+from deltauq.tables.folder import FITTED_FILE, METADATA_FILE, metadata_digest
 from deltauq.tables.preprocessing import load_table
 
 N = 50
@@ -248,8 +248,8 @@ def changed_learnt(data, rng):
 
 def check_folders(folders, tmp_path, per_folder):
     for model in ("tree", "knn", "svm", "linear", "classes"):
-        metadata = json.loads((folders / model / METADATA).read_text())
-        learnt = (folders / model / LEARNT).read_bytes()
+        metadata = json.loads((folders / model / METADATA_FILE).read_text())
+        learnt = (folders / model / FITTED_FILE).read_bytes()
         rng = random.Random(model)
         for k in range(per_folder):
             folder = tmp_path / f"{model}-{k:03d}"
@@ -257,14 +257,14 @@ def check_folders(folders, tmp_path, per_folder):
             described, data = metadata, learnt
             if k % 2:
                 data = changed_learnt(learnt, rng)
-                described = {**metadata, "files": {LEARNT: hashlib.sha256(data).hexdigest()}}
+                described = {**metadata, "files": {FITTED_FILE: hashlib.sha256(data).hexdigest()}}
             elif k:
                 described = changed_metadata(metadata, rng)
                 # Hidden files are no part of a model: by this one the child knows what was changed.
                 (folder / ".metadata-only").touch()
-            (folder / LEARNT).write_bytes(data)
-            described = {**described, "sha256": _digest(described)}
-            (folder / METADATA).write_text(json.dumps(described))
+            (folder / FITTED_FILE).write_bytes(data)
+            described = {**described, "sha256": metadata_digest(described)}
+            (folder / METADATA_FILE).write_text(json.dumps(described))
     found = outcomes("folders", tmp_path, folders / "table.parquet")
     assert {name: said for name, said in found.items() if said not in ("result", "refused")} == {}
     assert {said for name, said in found.items() if name.endswith("-000")} == {"result"}

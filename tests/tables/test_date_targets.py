@@ -8,7 +8,7 @@ import pytest
 
 import deltauq
 from deltauq.tables import TableError, evaluate, fit, predict_file
-from deltauq.tables.folder import METADATA, _digest
+from deltauq.tables.folder import METADATA_FILE, metadata_digest
 from deltauq.tables.schema import dates
 
 DAY = pd.Timedelta(days=1)
@@ -52,10 +52,12 @@ def test_a_folder_and_every_format_hold_them(model, table, tmp_path):
 
 def test_a_folder_whose_origin_is_no_timestamp_is_refused(model, tmp_path):
     model.save(tmp_path / "model")
-    metadata = json.loads((tmp_path / "model" / METADATA).read_text())
+    metadata = json.loads((tmp_path / "model" / METADATA_FILE).read_text())
     for change in ({"origin": "once upon a time"}, {"origin": "2024-01-01"}, {}):
         other = {name: value for name, value in metadata.items() if name != "origin"} | change
-        (tmp_path / "model" / METADATA).write_text(json.dumps({**other, "sha256": _digest(other)}))
+        (tmp_path / "model" / METADATA_FILE).write_text(
+            json.dumps({**other, "sha256": metadata_digest(other)})
+        )
         with pytest.raises(deltauq.tables.ModelFolderError, match="describes no model"):
             deltauq.load(tmp_path / "model")
 

@@ -22,7 +22,7 @@ from sklearn.tree import DecisionTreeRegressor
 import deltauq
 from deltauq.tables import ModelFolderError, TableError, fit, load
 from deltauq.tables.base_models import BaseModel
-from deltauq.tables.folder import LARGEST_METADATA, LEARNT, METADATA, _digest
+from deltauq.tables.folder import FILES, FITTED_FILE, MAX_BYTES, METADATA_FILE, metadata_digest
 
 
 @pytest.fixture
@@ -33,15 +33,15 @@ def folder(regression, tmp_path):
 
 def rewrite(folder, **changes):
     """Change metadata as somebody would who knows how their hash is made."""
-    path = folder / METADATA
+    path = folder / METADATA_FILE
     metadata = {**json.loads(path.read_text()), **changes}
-    path.write_text(json.dumps({**metadata, "sha256": _digest(metadata)}))
+    path.write_text(json.dumps({**metadata, "sha256": metadata_digest(metadata)}))
 
 
-def replace_learnt(folder, data):
+def replace_fitted(folder, data):
     """Put other bytes where the model was, with a hash that fits."""
-    (folder / LEARNT).write_bytes(data)
-    rewrite(folder, files={LEARNT: hashlib.sha256(data).hexdigest()})
+    (folder / FITTED_FILE).write_bytes(data)
+    rewrite(folder, files={FITTED_FILE: hashlib.sha256(data).hexdigest()})
 
 
 @pytest.mark.parametrize("word", list(BaseModel))
@@ -66,18 +66,18 @@ def test_a_model_is_replaced_but_nothing_else(folder, classification, mixed):
 
 
 def test_metadata_say_what_the_model_is(folder, mixed):
-    metadata = json.loads((folder / METADATA).read_text())
+    metadata = json.loads((folder / METADATA_FILE).read_text())
     assert metadata["format"] == "deltauq.table/3"
     assert [column["name"] for column in metadata["schema"]] == ["area", "rooms", "town", "new", "sold"]
     assert metadata["versions"]["deltauq"] == deltauq.__version__
     assert metadata["report"]["rows"] + metadata["report"]["held_out"] == len(mixed)
-    assert set(metadata["files"]) == {LEARNT}
+    assert set(metadata["files"]) == {FITTED_FILE}
 
 
-@pytest.mark.parametrize("name", [METADATA, LEARNT])
+@pytest.mark.parametrize("name", [METADATA_FILE, FITTED_FILE])
 def test_an_altered_file_is_refused(name, folder):
     data = bytearray((folder / name).read_bytes())
-    at = data.find(b"price") if name == METADATA else len(data) // 2
+    at = data.find(b"price") if name == METADATA_FILE else len(data) // 2
     data[at] ^= 1
     (folder / name).write_bytes(bytes(data))
     with pytest.raises(ModelFolderError, match=f"{name} was altered"):
@@ -117,7 +117,7 @@ def test_a_planted_pickle_is_refused_and_never_loaded(name, folder, tmp_path):
 
 def test_a_pickle_in_place_of_the_model_is_never_loaded(folder, tmp_path):
     trace = tmp_path / "trace"
-    replace_learnt(folder, pickle.dumps(Planted(trace)))
+    replace_fitted(folder, pickle.dumps(Planted(trace)))
     with pytest.raises(ModelFolderError, match="cannot be read"):
         load(folder)
     assert not trace.exists()
@@ -134,7 +134,7 @@ def test_a_type_of_the_users_own_must_be_named(mixed, tmp_path):
 def test_a_skops_file_of_something_else_is_refused(folder):
     import skops.io
 
-    replace_learnt(folder, skops.io.dumps({"columns": [1, 2]}))
+    replace_fitted(folder, skops.io.dumps({"columns": [1, 2]}))
     with pytest.raises(ModelFolderError, match="does not hold the parts"):
         load(folder)
 
@@ -173,7 +173,7 @@ def test_metadata_that_do_not_fit_are_refused(changes, folder):
 
 def change_column(folder, name, changes):
     """Change what the metadata say of a column."""
-    columns = json.loads((folder / METADATA).read_text())["schema"]
+    columns = json.loads((folder / METADATA_FILE).read_text())["schema"]
     rewrite(folder, schema=[{**each, **changes} if each["name"] == name else each for each in columns])
 
 
@@ -182,7 +182,7 @@ def change_column(folder, name, changes):
     [
         ("area", {"kind": "category", "categories": ["a"]}, "different kinds"),
         ("area", {"kind": "date", "origin": "2024-01-01T00:00:00+00:00"}, None),
-        ("area", {"kind": "date"}, "parts that a column of dates has not"),
+        ("area", {"kind": "date"}, 'fields that do not fit the kind "date"'),
         ("town", {"kind": "number", "categories": []}, "different kinds"),
         ("town", {"categories": ["Basel", "Chur"]}, "different categories"),
         ("sold", {"origin": "soon"}, "not an ISO timestamp"),
@@ -201,15 +201,15 @@ def test_columns_that_the_model_was_not_fitted_to_are_refused(name, changes, sai
 
 
 def test_a_pipe_is_not_waited_for(folder):
-    (folder / LEARNT).unlink()
-    os.mkfifo(folder / LEARNT)
-    with pytest.raises(ModelFolderError, match="no regular file"):
+    (folder / FITTED_FILE).unlink()
+    os.mkfifo(folder / FITTED_FILE)
+    with pytest.raises(ModelFolderError, match="not a regular file"):
         load(folder)
 
 
 def test_large_metadata_are_not_read(folder):
-    with (folder / METADATA).open("ab") as file:
-        file.truncate(LARGEST_METADATA + 1)  # without taking any room
+    with (folder / METADATA_FILE).open("ab") as file:
+        file.truncate(MAX_BYTES[METADATA_FILE] + 1)  # without taking any room
     with pytest.raises(ModelFolderError, match="67,108,865 bytes"):
         load(folder)
 
@@ -231,7 +231,7 @@ def bomb(declared=None):
 
 @pytest.mark.parametrize(("declared", "said"), [(None, "it unpacks to more than"), (1000, "cannot be read")])
 def test_an_archive_that_unpacks_to_far_more_is_refused(declared, said, folder):
-    replace_learnt(folder, bomb(declared))
+    replace_fitted(folder, bomb(declared))
     tracemalloc.start()
     with pytest.raises(ModelFolderError, match=said):
         load(folder)
@@ -241,13 +241,13 @@ def test_an_archive_that_unpacks_to_far_more_is_refused(declared, said, folder):
 
 
 def test_a_large_description_of_a_model_is_not_parsed(folder, monkeypatch):
-    monkeypatch.setattr("deltauq.tables.folder.LARGEST_SCHEMA", 1000)
+    monkeypatch.setattr("deltauq.tables.folder.MAX_SCHEMA_BYTES", 1000)
     with pytest.raises(ModelFolderError, match=r"its schema.json has more than 1,000 bytes"):
         load(folder)
 
 
 def test_an_archive_with_too_many_or_equal_entries_is_refused(folder, monkeypatch):
-    monkeypatch.setattr("deltauq.tables.folder.MOST_PARTS", 3)
+    monkeypatch.setattr("deltauq.tables.folder.MAX_ENTRIES", 3)
     with pytest.raises(ModelFolderError, match="entries"):
         load(folder)
 
@@ -255,10 +255,10 @@ def test_an_archive_with_too_many_or_equal_entries_is_refused(folder, monkeypatc
 def test_a_model_that_shrinks_like_a_bomb_is_saved_so_that_it_can_be_loaded(
     regression, mixed, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr("deltauq.tables.folder.MOST_UNPACKED", 0)
-    monkeypatch.setattr("deltauq.tables.folder.MOST_RATIO", 1)
+    monkeypatch.setattr("deltauq.tables.folder.MAX_UNPACKED", 0)
+    monkeypatch.setattr("deltauq.tables.folder.MAX_RATIO", 1)
     regression.save(tmp_path / "model")
-    with zipfile.ZipFile(tmp_path / "model" / LEARNT) as archive:
+    with zipfile.ZipFile(tmp_path / "model" / FITTED_FILE) as archive:
         assert {entry.compress_type for entry in archive.infolist()} == {zipfile.ZIP_STORED}
     pd.testing.assert_frame_equal(load(tmp_path / "model").predict(mixed), regression.predict(mixed))
 
@@ -270,7 +270,7 @@ def test_another_scikit_learn_is_told_of(folder):
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
-@given(data=st.binary(max_size=60), at=st.integers(0, 10**6), name=st.sampled_from([METADATA, LEARNT]))
+@given(data=st.binary(max_size=60), at=st.integers(0, 10**6), name=st.sampled_from(sorted(FILES)))
 def test_damage_anywhere_is_a_model_folder_error(data, at, name, folder):
     whole = (folder / name).read_bytes()
     damaged = whole[: at % len(whole)] + data + whole[at % len(whole) + len(data) :]
@@ -286,29 +286,29 @@ def test_damage_anywhere_is_a_model_folder_error(data, at, name, folder):
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
 @given(data=st.binary(min_size=1, max_size=60), at=st.integers(0, 10**6))
 def test_damage_with_a_hash_that_fits_is_a_model_folder_error_or_a_model(data, at, folder):
-    with zipfile.ZipFile(folder / LEARNT) as archive:
+    with zipfile.ZipFile(folder / FITTED_FILE) as archive:
         parts = {name: archive.read(name) for name in archive.namelist()}
-    whole = (folder / LEARNT).read_bytes()
+    whole = (folder / FITTED_FILE).read_bytes()
     schema = parts["schema.json"]
     at %= len(schema)
     parts["schema.json"] = schema[:at] + data + schema[at + len(data) :]
-    with zipfile.ZipFile(folder / LEARNT, "w") as archive:
+    with zipfile.ZipFile(folder / FITTED_FILE, "w") as archive:
         for name, content in parts.items():
             archive.writestr(name, content)
-    replace_learnt(folder, (folder / LEARNT).read_bytes())
+    replace_fitted(folder, (folder / FITTED_FILE).read_bytes())
     try:
         load(folder)
     except ModelFolderError as error:
         assert "\n" not in str(error)
     finally:
-        replace_learnt(folder, whole)
+        replace_fitted(folder, whole)
 
 
 def test_what_is_no_model_folder(tmp_path):
     with pytest.raises(ModelFolderError, match="there is no model folder"):
         load(tmp_path / "absent")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(ModelFolderError, match=f"no model folder: it has no {METADATA}"):
+    with pytest.raises(ModelFolderError, match=f"no model folder: it has no {METADATA_FILE}"):
         deltauq.load(tmp_path / "empty")
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import deltauq
 from deltauq.tables import TableError, evaluate, fit, predict_file
-from deltauq.tables.folder import METADATA, _digest
+from deltauq.tables.folder import METADATA_FILE, metadata_digest
 from deltauq.tables.preprocessing import load_table
 from deltauq.tables.text_parsing import infer_date_format, infer_decimal, parse_dates, parse_numbers
 
@@ -407,7 +407,7 @@ def test_what_is_ambiguous_later_is_read_as_the_first_table_says(model, sales):
 )
 def test_a_folder_with_a_format_that_means_nothing_is_refused(column, form, model, tmp_path):
     model.save(tmp_path / "model")
-    path = tmp_path / "model" / METADATA
+    path = tmp_path / "model" / METADATA_FILE
     metadata = json.loads(path.read_text())
     assert metadata["target_format"] == ","
     assert [found["format"] for found in metadata["schema"]] == ["%d.%m.%Y", ",", ",", ""]
@@ -415,7 +415,7 @@ def test_a_folder_with_a_format_that_means_nothing_is_refused(column, form, mode
         metadata["target_format"] = form
     else:
         metadata["schema"][column]["format"] = form
-    path.write_text(json.dumps({**metadata, "sha256": _digest(metadata)}))
+    path.write_text(json.dumps({**metadata, "sha256": metadata_digest(metadata)}))
     with pytest.raises(deltauq.tables.ModelFolderError, match="describes no model"):
         deltauq.load(tmp_path / "model")
 

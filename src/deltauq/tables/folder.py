@@ -1,4 +1,4 @@
-"""The model folder: metadata in JSON, what was learnt in skops, and never a pickle."""
+"""The model folder: metadata in JSON, fitted parts in the skops format, and no code that loading runs."""
 
 from __future__ import annotations
 
@@ -29,19 +29,21 @@ from deltauq.tables.schema import CATEGORY, CLASSIFICATION, REGRESSION, Column, 
 from deltauq.tables.tree_validation import check_estimators, check_trees
 from deltauq.utils.filesystem import set_default_permissions
 
-FORMAT, FORMAT_VERSION = "deltauq.table", 3
-METADATA, LEARNT, SCHEMA = "metadata.json", "model.skops", "schema.json"
-FILES = {METADATA, LEARNT}
-LARGEST_METADATA = 64 * 2**20
-"""Bytes: room for two million categories, which are read in a second."""
-LARGEST_LEARNT = 4 * 2**30
-LARGEST_SCHEMA = 128 * 2**20
-"""Of the description of all parts: some kilobytes for each tree."""
-MOST_PARTS = 200_000
+FORMAT = "deltauq.table/3"
+METADATA_FILE, FITTED_FILE, SKOPS_SCHEMA = "metadata.json", "model.skops", "schema.json"
+FILES = {METADATA_FILE, FITTED_FILE}
+MAX_BYTES = {METADATA_FILE: 64 * 2**20, FITTED_FILE: 4 * 2**30}
+"""The metadata may have about two million categories, which are read in a second."""
+MAX_SCHEMA_BYTES = 128 * 2**20
+"""The description of all parts takes some kilobytes for each tree."""
+MAX_ENTRIES = 200_000
 """Entries of an archive: several for each tree."""
 BLOCK = 2**20
-MOST_UNPACKED, MOST_RATIO = 256 * 2**20, 50
-"""An archive may unpack to so many bytes, or so many times its own size: arrays rarely shrink tenfold."""
+MAX_UNPACKED, MAX_RATIO = 256 * 2**20, 50
+"""An archive may unpack to so many bytes, or so many times its own size; arrays rarely shrink tenfold."""
+NUMBERS = ("coverage", "center", "unit", "delta")
+OTHERS = ("target", "task", "labels", "origin", "target_format", "report")
+"""Attributes of a model that are stored as they are."""
 PACKAGES = ("numpy", "scikit-learn", "skops")
 TRUSTED = (
     "deltauq.core.encoding.Difference",
@@ -57,46 +59,44 @@ TRUSTED = (
     "sklearn.tree._tree.Tree",
     "sklearn.utils._bunch.Bunch",
 )
-"""What a folder may hold beyond the types that skops itself trusts."""
+"""Types that a folder may contain in addition to those that skops trusts."""
 
 
 def save(model: TableModel, folder: str | PathLike[str]) -> None:
-    """Write a model to a folder, which appears under its name only when it is whole.
+    """Write a model to a folder, which appears under its name only when it is complete.
 
     Parameters
     ----------
     model : TableModel
     folder : path
-        A new or empty one, or one that holds a model, which is replaced.
+        A new or empty folder, or one that holds a model, which is replaced.
     """
     folder = Path(folder)
     check_free(folder)
-    learnt = _pack(model)
-    files = {LEARNT: learnt, METADATA: _describe(model, learnt).encode()}
-    for name, largest in ((LEARNT, LARGEST_LEARNT), (METADATA, LARGEST_METADATA)):
-        if len(files[name]) > largest:
-            raise ModelFolderError(
-                f"cannot write {folder}: its {name} would be larger than {largest:,} bytes."
-            )
-    place = folder.resolve()  # a link stays one
-    if place.exists() and not any(place.iterdir()):
-        # Not replaced: somebody may be in it, or it is a volume. Metadata come last: without, it is no model.
-        _write(place, files)
-    else:
-        _swap_in(place, files)
-
-
-def _write(folder: Path, files: dict[str, bytes]) -> None:
+    fitted = _pack(model)
+    files = {FITTED_FILE: fitted, METADATA_FILE: _metadata_json(model, fitted).encode()}
     for name, content in files.items():
-        (folder / name).write_bytes(content)
+        if len(content) > MAX_BYTES[name]:
+            raise ModelFolderError(
+                f"cannot write {folder}: its {name} would be larger than {MAX_BYTES[name]:,} bytes."
+            )
+    place = folder.resolve()  # keeps a link
+    if place.exists() and not any(place.iterdir()):
+        # An empty folder may be a volume or a working directory: it is not replaced. Metadata are written
+        # last, since a folder without them is no model.
+        for name, content in files.items():
+            (place / name).write_bytes(content)
+    else:
+        _replace(place, files)
 
 
-def _swap_in(place: Path, files: dict[str, bytes]) -> None:
-    """Write a new folder and put it in the place of the old one, which comes back if that fails."""
+def _replace(place: Path, files: dict[str, bytes]) -> None:
+    """Write a new folder and move it to the place of the old one, which is restored if that fails."""
     part = Path(tempfile.mkdtemp(prefix=f".{place.name}.", suffix=".part", dir=place.parent))
     aside = part.with_suffix(".old")
     try:
-        _write(part, files)
+        for name, content in files.items():
+            (part / name).write_bytes(content)
         set_default_permissions(part)
         if place.exists():
             os.replace(place, aside)
@@ -111,29 +111,29 @@ def _swap_in(place: Path, files: dict[str, bytes]) -> None:
 
 
 def check_free(folder: Path) -> None:
-    """Refuse a folder that a model cannot be written to without loss of anything but a model."""
-    parent = folder.resolve().parent
+    """Raise an error for a folder that cannot be written, or that holds anything but a model."""
+    parent, reason = folder.resolve().parent, None
     if not parent.is_dir():
-        raise ModelFolderError(f"cannot write {folder}: {parent} is not a folder.")
-    if folder.exists() and not folder.is_dir():
-        raise ModelFolderError(f"cannot write {folder}: it is a file.")
-    if not os.access(parent, os.W_OK) or (folder.exists() and not os.access(folder, os.W_OK)):
-        raise ModelFolderError(f"cannot write {folder}: permission denied.")
-    if folder.exists():
-        others = sorted({entry.name for entry in folder.iterdir()} - FILES)
-        if others:
-            raise ModelFolderError(f"cannot write {folder}: it holds something else ({others[0]}).")
+        reason = f"{parent} is not a folder"
+    elif folder.exists() and not folder.is_dir():
+        reason = "it is a file"
+    elif not os.access(parent, os.W_OK) or (folder.exists() and not os.access(folder, os.W_OK)):
+        reason = "permission denied"
+    elif folder.exists() and (others := sorted({entry.name for entry in folder.iterdir()} - FILES)):
+        reason = f"it holds something else ({others[0]})"
+    if reason:
+        raise ModelFolderError(f"cannot write {folder}: {reason}.")
 
 
 def load(folder: str | PathLike[str], trust: Iterable[str] = ()) -> TableModel:
-    """Read a model from its folder; hashes are checked before anything is built.
+    """Load a model from its folder; hashes are checked before any object is built.
 
     Parameters
     ----------
     folder : path
     trust : iterable of str
-        Full names of further types that may be built, such as "mypackage.MyModel": of a model of your
-        own. Name only what you know: building it runs code of that package.
+        Full names of further types to build, such as "mypackage.MyModel" for a base model of your own.
+        Building them runs code of their package, so name only types that you know.
 
     Returns
     -------
@@ -141,46 +141,51 @@ def load(folder: str | PathLike[str], trust: Iterable[str] = ()) -> TableModel:
     """
     folder = Path(folder)
     metadata = read_metadata(folder)
-    learnt = _read(folder / LEARNT, LARGEST_LEARNT)
-    if hashlib.sha256(learnt).hexdigest() != metadata["files"].get(LEARNT):
-        raise _altered(folder / LEARNT)
-    parts = _build(folder, learnt, trust)
-    _warn_of_versions(folder, metadata)
+    packed = _read(folder / FITTED_FILE)
+    if hashlib.sha256(packed).hexdigest() != metadata["files"].get(FITTED_FILE):
+        raise _altered(folder / FITTED_FILE)
+    parts = _build(folder, packed, trust)
+    theirs, ours = str(metadata["versions"].get("scikit-learn")), version("scikit-learn")
+    if theirs.split(".")[:2] != ours.split(".")[:2]:
+        warnings.warn(
+            f"{folder} was fitted with scikit-learn {theirs}, and this is {ours}: fit it again to be sure.",
+            UserWarning,
+            stacklevel=2,
+        )
     try:
         model = _assemble(metadata, parts)
         _try_out(model)
-    except Exception as error:  # what was altered may fail anywhere in scikit-learn
+    except Exception as error:  # altered parts may fail anywhere in scikit-learn
         raise _no_model(folder, error) from error
     return model
 
 
 def read_metadata(folder: Path) -> dict[str, Any]:
-    """Return the metadata of a model folder, checked against their own hash, and nothing else of it."""
+    """Return the metadata of a model folder, checked against their hash, without loading the model."""
     if not folder.is_dir():
         raise ModelFolderError(f"there is no model folder {folder}.")
-    strange = sorted(
-        entry.name for entry in folder.iterdir() if entry.name not in FILES and not entry.name.startswith(".")
-    )
-    if strange and (folder / METADATA).exists():
-        raise ModelFolderError(f"{folder} holds files that are no part of a model: {', '.join(strange[:5])}.")
-    if not (folder / METADATA).exists():
-        raise ModelFolderError(f"{folder} is no model folder: it has no {METADATA}.")
+    path = folder / METADATA_FILE
+    if not path.exists():
+        raise ModelFolderError(f"{folder} is no model folder: it has no {METADATA_FILE}.")
+    others = {entry.name for entry in folder.iterdir() if not entry.name.startswith(".")} - FILES
+    if others:
+        listed = ", ".join(sorted(others)[:5])
+        raise ModelFolderError(f"{folder} holds files that are no part of a model: {listed}.")
+    content = _read(path)
     try:
-        metadata = json.loads(_read(folder / METADATA, LARGEST_METADATA))
-        digest = _digest(metadata) if isinstance(metadata, dict) else ""
-    except ModelFolderError:
-        raise
+        metadata = json.loads(content)
+        digest = metadata_digest(metadata) if isinstance(metadata, dict) else ""
     except (ValueError, RecursionError) as error:
-        raise ModelFolderError(f"{folder / METADATA} is not JSON: {error}.") from error
+        raise ModelFolderError(f"{path} is not JSON: {error}.") from error
     if not isinstance(metadata, dict) or not isinstance(metadata.get("format"), str):
-        raise ModelFolderError(f"{folder / METADATA} does not say what format it has.")
-    if metadata["format"] != f"{FORMAT}/{FORMAT_VERSION}":
+        raise ModelFolderError(f"{path} does not contain its format.")
+    if metadata["format"] != FORMAT:
         raise ModelFolderError(
             f"{folder} has the format {metadata['format'][:60]!r}, unknown to deltauq {__version__}, "
-            f"which reads {FORMAT}/{FORMAT_VERSION}: fit it anew, or use the deltauq that wrote it."
+            f"which reads {FORMAT}: fit the model again, or use the deltauq that wrote it."
         )
     if metadata.get("sha256") != digest:
-        raise _altered(folder / METADATA)
+        raise _altered(path)
     try:
         check_metadata(metadata)
     except ValueError as error:
@@ -188,90 +193,92 @@ def read_metadata(folder: Path) -> dict[str, Any]:
     return metadata
 
 
-def _describe(model: TableModel, learnt: bytes) -> str:
+def metadata_digest(metadata: dict[str, Any]) -> str:
+    """Return the SHA-256 of all metadata except the hash itself."""
+    rest = {name: value for name, value in metadata.items() if name != "sha256"}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
+
+
+def _metadata_json(model: TableModel, fitted: bytes) -> str:
     metadata: dict[str, Any] = {
-        "format": f"{FORMAT}/{FORMAT_VERSION}",
-        "target": model.target,
-        "task": model.task,
-        "coverage": model.coverage,
-        "center": model.center,
-        "unit": model.unit,
-        "delta": model.delta,
-        "labels": model.labels,
-        "origin": model.origin,
-        "target_format": model.target_format,
+        "format": FORMAT,
+        **{name: getattr(model, name) for name in (*NUMBERS, *OTHERS)},
         "schema": [asdict(column) for column in model.schema.columns],
         "risk": model.risk.limits,
-        "report": model.report,
         "versions": {
             "deltauq": __version__,
             "python": platform.python_version(),
             **{name: version(name) for name in PACKAGES},
         },
-        "files": {LEARNT: hashlib.sha256(learnt).hexdigest()},
+        "files": {FITTED_FILE: hashlib.sha256(fitted).hexdigest()},
     }
-    # As it is read back: tuples are lists by then.
-    metadata = json.loads(json.dumps(metadata))
-    return json.dumps({**metadata, "sha256": _digest(metadata)}, indent=1, ensure_ascii=False)
+    metadata = json.loads(json.dumps(metadata))  # with lists instead of tuples, as it is read
+    return json.dumps({**metadata, "sha256": metadata_digest(metadata)}, indent=1, ensure_ascii=False)
 
 
-def _digest(metadata: dict[str, Any]) -> str:
-    """Return the SHA-256 of all metadata but the hash itself."""
-    rest = {name: value for name, value in metadata.items() if name != "sha256"}
-    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
+def _assemble(metadata: dict[str, Any], parts: dict[str, Any]) -> TableModel:
+    """Return the model, after checking that metadata and fitted parts fit each other."""
+    columns = ({**column, "categories": tuple(column["categories"])} for column in metadata["schema"])
+    schema = Schema(tuple(Column(**column) for column in columns))
+    _check_parts(parts, schema, metadata["task"])
+    attributes: dict[str, Any] = {name: metadata[name] for name in OTHERS}
+    attributes |= {name: float(metadata[name]) for name in NUMBERS}
+    risk = RiskScale({name: (float(low), float(high)) for name, (low, high) in metadata["risk"].items()})
+    return TableModel(schema=schema, fitted=Fitted(**parts), risk=risk, **attributes)
 
 
-def _read(path: Path, largest: int) -> bytes:
+def _read(path: Path) -> bytes:
+    largest = MAX_BYTES[path.name]
     try:
         if path.exists() and not path.is_file():
-            raise ModelFolderError(f"{path} is no regular file.")
+            raise ModelFolderError(f"{path} is not a regular file.")
         if (size := path.stat().st_size) > largest:
-            raise ModelFolderError(f"{path} has {size:,} bytes, and {largest:,} are the most that are read.")
+            raise ModelFolderError(f"{path} has {size:,} bytes; the limit is {largest:,}.")
         return path.read_bytes()
     except OSError as error:
         raise ModelFolderError(f"cannot read {path}: {error.strerror or error}.") from error
 
 
 def _altered(path: Path) -> ModelFolderError:
-    return ModelFolderError(f"{path} was altered after it was written: its hash does not fit.")
+    return ModelFolderError(f"{path} was altered after it was written: its hash does not match.")
 
 
 def _no_model(folder: Path, error: Exception) -> ModelFolderError:
-    said = str(error) or type(error).__name__
-    return ModelFolderError(f"{folder} describes no model that can be built: {said.rstrip('.')}.")
+    reason = (str(error) or type(error).__name__).rstrip(".")
+    return ModelFolderError(f"{folder} describes no model that can be built: {reason}.")
 
 
 def _pack(model: TableModel) -> bytes:
-    """Return what was learnt as an archive that `_unpack` takes."""
+    """Return the fitted parts as an archive that `_unpack` accepts."""
     skops, fitted = require_skops(), vars(model.fitted)
     packed = skops.dumps(fitted, compression=zipfile.ZIP_DEFLATED)
     try:
         _check_archive(packed)
-    except ValueError:  # constant arrays shrink a thousandfold
+    except ModelFolderError:  # constant arrays shrink a thousandfold
         packed = skops.dumps(fitted)
         _check_archive(packed)
     return packed
 
 
 def _check_archive(packed: bytes) -> None:
-    """Refuse an archive that is too large by what it says of itself."""
-    most = max(MOST_UNPACKED, MOST_RATIO * len(packed))
+    """Raise an error for an archive that claims to be too large."""
+    largest = max(MAX_UNPACKED, MAX_RATIO * len(packed))
     with zipfile.ZipFile(io.BytesIO(packed)) as archive:
         entries = archive.infolist()
-    if len({entry.filename for entry in entries}) < len(entries) or len(entries) > MOST_PARTS:
+    if len({entry.filename for entry in entries}) < len(entries) or len(entries) > MAX_ENTRIES:
         raise ModelFolderError(f"its {len(entries):,} entries are too many, or share a name")
-    if sum(entry.file_size for entry in entries) > most:
-        raise ModelFolderError(f"it unpacks to more than {most:,} bytes")
-    if any(entry.filename == SCHEMA and entry.file_size > LARGEST_SCHEMA for entry in entries):
-        raise ModelFolderError(f"its {SCHEMA} has more than {LARGEST_SCHEMA:,} bytes")
+    if sum(entry.file_size for entry in entries) > largest:
+        raise ModelFolderError(f"it unpacks to more than {largest:,} bytes")
+    if any(entry.filename == SKOPS_SCHEMA and entry.file_size > MAX_SCHEMA_BYTES for entry in entries):
+        raise ModelFolderError(f"its {SKOPS_SCHEMA} has more than {MAX_SCHEMA_BYTES:,} bytes")
     if any(entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) for entry in entries):
-        raise ModelFolderError("it is compressed in a way that model folders are not")
+        raise ModelFolderError("its compression is not supported")
 
 
 def _unpack(packed: bytes) -> bytes:
     """Return an archive without compression, unless it is too large.
 
-    Blocks of an entry are read up to the size that it declares, however much is behind.
+    An entry is read up to the size that it declares, even if it contains more.
     """
     _check_archive(packed)
     unpacked = io.BytesIO()
@@ -282,53 +289,48 @@ def _unpack(packed: bytes) -> bytes:
     return unpacked.getvalue()
 
 
-def _build(folder: Path, learnt: bytes, trust: Iterable[str]) -> dict[str, Any]:
-    """Return the parts that a skops file holds, if every type in it is trusted."""
-    skops = require_skops()
+def _build(folder: Path, packed: bytes, trust: Iterable[str]) -> dict[str, Any]:
+    """Return the parts in a skops file, if every type in it is trusted."""
+    skops, path = require_skops(), folder / FITTED_FILE
     trusted = {*TRUSTED, *trust}
     try:
-        learnt = _unpack(learnt)
-        asked = sorted(set(skops.get_untrusted_types(data=learnt)) - trusted)
-        parts = None if asked else skops.loads(learnt, trusted=sorted(trusted))
-    except Exception as error:  # a damaged file makes its reader fail in any way it likes
-        said = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise ModelFolderError(f"{folder / LEARNT} cannot be read: {said[:200].rstrip('.')}.") from error
-    if asked:
+        unpacked = _unpack(packed)
+        untrusted = sorted(set(skops.get_untrusted_types(data=unpacked)) - trusted)
+        parts = None if untrusted else skops.loads(unpacked, trusted=sorted(trusted))
+    except Exception as error:  # a damaged file may raise any error in skops
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ModelFolderError(f"{path} cannot be read: {reason[:200].rstrip('.')}.") from error
+    if untrusted:
         raise ModelFolderError(
-            f"{folder / LEARNT} asks for types that are not trusted: {', '.join(asked[:5])}; if you know "
-            "where the folder comes from, trust each by its name (--trust)."
+            f"{path} has types that are not trusted: {', '.join(untrusted[:5])}; if you know the origin of "
+            "the folder, trust each by its name (--trust)."
         )
     if not isinstance(parts, dict) or parts.keys() != Fitted.__dataclass_fields__.keys():
-        raise ModelFolderError(f"{folder / LEARNT} does not hold the parts of a model.")
+        raise ModelFolderError(f"{path} does not hold the parts of a model.")
     return parts
 
 
-def _check_model(model: Any) -> None:
-    """Refuse a model whose anchors or trees do not fit the number of its columns."""
+def _check_parts(parts: dict[str, Any], schema: Schema, task: str) -> None:
+    """Raise an error for parts that do not fit the schema, the task or each other."""
+    model, columns = parts["model"], parts["columns"]
+    if type(model) is not {REGRESSION: AnchoredRegressor, CLASSIFICATION: AnchoredClassifier}[task]:
+        raise ValueError(f"its {type(model).__name__} is no model for {task}")
+    if list(getattr(columns, "feature_names_in_", ())) != schema.names:
+        raise ValueError("its schema and its preprocessing have different columns")
+    steps = [(step, list(names)) for name, step, names in columns.transformers_ if name != "remainder"]
+    if [names for _, names in steps] != [schema.number_names, schema.category_names]:
+        raise ValueError("its schema and its preprocessing have columns of different kinds")
+    known = [column.categories for column in schema.columns if column.kind == CATEGORY]
+    for categories, fitted in zip(known, steps[1][0].categories_ if known else (), strict=True):
+        if not {*fitted} <= {*categories}:
+            raise ValueError("its schema and its preprocessing have different categories")
     d = int(model.n_features_in_)
     if np.asarray(model.anchors_).ndim != 2 or model.anchors_.shape[1] != d:
-        raise ValueError("its anchors are no rows of its columns")
+        raise ValueError("its anchors do not fit its columns")
     check_estimators(model)
     check_trees(model.estimator_, model.encoding_.width * d)
     if hasattr(model, "center_"):
         check_trees(model.center_, d)
-
-
-def _check_columns(columns: Any, schema: Schema) -> None:
-    """Refuse preprocessing of other columns than those of the schema, or of other kinds."""
-    if list(getattr(columns, "feature_names_in_", ())) != schema.names:
-        raise ValueError("its schema and its preprocessing have different columns")
-    parts = [(part, list(names)) for name, part, names in columns.transformers_ if name != "remainder"]
-    if [names for _, names in parts] != [schema.number_names, schema.category_names]:
-        raise ValueError("its schema and its preprocessing have columns of different kinds")
-    words = [column.categories for column in schema.columns if column.kind == CATEGORY]
-    for known, fitted in zip(words, parts[1][0].categories_ if words else (), strict=True):
-        if not {*fitted} <= {*known}:
-            raise ValueError("its schema and its preprocessing have different categories")
-
-
-def _check_scores(parts: dict[str, Any]) -> None:
-    """Refuse scores and reference points of held-out rows that are no rows of numbers."""
     for name, ndim in (("scores", 1), ("reference", 2), ("reference_targets", 1)):
         values = parts[name]
         if not isinstance(values, np.ndarray) or values.dtype != np.float64 or values.ndim != ndim:
@@ -343,49 +345,8 @@ def _check_scores(parts: dict[str, Any]) -> None:
 
 
 def _try_out(model: TableModel) -> None:
-    """Predict a row of missing values: parts that do not fit each other fail now and not later."""
+    """Predict a row of missing values, so that parts that do not fit each other fail now."""
     empty = {column.name: ["" if column.kind == CATEGORY else np.nan] for column in model.schema.columns}
     columns = model.decode_dates(model.predict_columns(require_pandas().DataFrame(empty)))
     if model.task == REGRESSION and not columns["lower"][0] <= columns["upper"][0]:
         raise ValueError("its intervals have no width")
-
-
-def _warn_of_versions(folder: Path, metadata: dict[str, Any]) -> None:
-    """Warn of another minor version of scikit-learn, whose models may not mean the same here."""
-    theirs, ours = str(metadata["versions"].get("scikit-learn")), version("scikit-learn")
-    if theirs.split(".")[:2] != ours.split(".")[:2]:
-        warnings.warn(
-            f"{folder} was fitted with scikit-learn {theirs}, and this is {ours}: fit it anew to be sure.",
-            UserWarning,
-            stacklevel=3,
-        )
-
-
-def _assemble(metadata: dict[str, Any], parts: dict[str, Any]) -> TableModel:
-    """Return the model, checking that metadata and parts fit each other."""
-    task = metadata["task"]
-    kinds = {REGRESSION: AnchoredRegressor, CLASSIFICATION: AnchoredClassifier}
-    if type(parts["model"]) is not kinds[task]:
-        raise ValueError(f"its {type(parts['model']).__name__} is no model for {task}")
-    columns = (
-        Column(**{**column, "categories": tuple(column["categories"])}) for column in metadata["schema"]
-    )
-    schema = Schema(tuple(columns))
-    _check_columns(parts["columns"], schema)
-    _check_model(parts["model"])
-    _check_scores(parts)
-    return TableModel(
-        target=metadata["target"],
-        task=task,
-        schema=schema,
-        coverage=float(metadata["coverage"]),
-        fitted=Fitted(**parts),
-        center=float(metadata["center"]),
-        unit=float(metadata["unit"]),
-        delta=float(metadata["delta"]),
-        risk=RiskScale({name: (float(low), float(high)) for name, (low, high) in metadata["risk"].items()}),
-        labels=metadata["labels"],
-        origin=metadata["origin"],
-        target_format=metadata["target_format"],
-        report=metadata["report"],
-    )
