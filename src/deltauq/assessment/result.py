@@ -297,4 +297,7 @@ def _typical(counts: list[int]) -> str:
 
 def _sample_std(values: np.ndarray) -> float:
     values = values[np.isfinite(values)]
-    return float(np.std(values, ddof=1)) if len(values) > 1 else math.nan
+    if len(values) < 2:
+        return math.nan
+    scale = np.max(np.abs(values)) or 1.0  # the squares of very large errors would overflow
+    return float(scale * np.std(values / scale, ddof=1))
