@@ -33,23 +33,16 @@ def check_link(link: str | None) -> None:
 
 @dataclass(frozen=True)
 class Plan:
-    """How a network is evaluated with many anchors at once.
-
-    Attributes
-    ----------
-    repeated : bool
-        Whether x enters the network once per anchor. Otherwise it enters once and is multiplied at the
-        anchored layer, which does not work for networks that carry something past that layer. Row-wise
-        further inputs are repeated either way: they belong to what follows the layer.
-    row_bytes : int
-        Bytes of activations for one pair of input and anchor.
-    row_wise : frozenset of int and str, optional
-        Positions and keywords of the row-wise further inputs.
-    """
+    """How a network is evaluated with many anchors at once."""
 
     repeated: bool
+    """Whether x enters the network once per anchor. Otherwise it enters once and is multiplied at the
+    anchored layer, which does not work for networks that carry something past it. Row-wise further inputs are
+    repeated either way: they belong to what follows the layer."""
     row_bytes: int
+    """Bytes of activations for one pair of input and anchor."""
     row_wise: frozenset[int | str] | None
+    """Positions and keywords of the row-wise further inputs."""
 
     def pairs(self, budget: int | None, device: torch.device) -> int:
         """Return how many pairs fit into one pass."""
@@ -98,13 +91,9 @@ def under_anchors(outputs: Tensor, term: AnchorTerm) -> Tensor:
 
 
 def mean_over_anchors(passes: Iterable[tuple[int, Tensor, AnchorTerm]], n_anchors: int) -> Tensor:
-    """Return the mean of the outputs, of shape (n, ...).
+    """Return the mean of the outputs, of shape (n, ...), from passes of (block of rows, outputs, term).
 
-    Parameters
-    ----------
-    passes : iterable of (block, outputs, term)
-        Blocks of rows are numbered from 0, and come once for each block of anchors.
-    n_anchors : int
+    Blocks of rows are numbered from 0, and come once for each block of anchors.
     """
     totals: dict[int, Tensor] = {}
     for block, outputs, term in passes:

@@ -17,23 +17,14 @@ class Inputs:
     A further input is row-wise if it is a tensor whose first dimension is the batch size. It is repeated and
     cut along with the rows of x; everything else is passed unchanged. In a batch of one nothing is row-wise:
     further inputs are broadcast.
-
-    Attributes
-    ----------
-    x : tensor of shape (n, ...)
-        The input that is anchored.
-    args : tuple
-        Further inputs by position.
-    kwargs : dict
-        Further inputs by keyword.
-    row_wise : frozenset of int and str, optional
-        Positions and keywords of the row-wise ones. Decided once, for the whole batch.
     """
 
     x: Tensor
+    """The input that is anchored, of shape (n, ...)."""
     args: tuple[Any, ...] = ()
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     row_wise: frozenset[int | str] | None = None
+    """Positions and keywords of the row-wise ones. Decided once, for the whole batch."""
 
     def __post_init__(self) -> None:
         if self.row_wise is None:

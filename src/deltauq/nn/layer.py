@@ -18,55 +18,38 @@ from deltauq.core import Encoding
 
 @dataclass(frozen=True, eq=False)
 class TupleAnchors:
-    """The anchors of one pass in which every row has one tuple.
-
-    Attributes
-    ----------
-    anchors : tuple of tensors
-        One for each anchor of a tuple: float tensors of shape (n, ...), as they enter the layer, or int
-        tensors of shape (n,), rows of the batch.
-    mask : bool tensor of shape () or (n,), optional
-        Where the anchors are masked: the tuple is then [0, X - R].
-    """
+    """The anchors of one pass in which every row has one tuple."""
 
     anchors: tuple[Tensor, ...]
+    """One for each anchor of a tuple: float tensors of shape (n, ...), as they enter the layer, or int
+    tensors of shape (n,), rows of the batch."""
     mask: Tensor | None = None
+    """Whether the anchors are masked, so that the tuple is [0, X - R]; of shape () or (n,)."""
 
 
 @dataclass(frozen=True, eq=False)
 class AnchorTerm:
     """The part of an anchored layer's output that does not depend on the input, for k tuples of anchors.
 
-    The layer is linear: W[R; X - R] = {W_R R + W_Δ(S - R)} + W_Δ(X - S), for any shift S. The term is what
-    stands in braces. It is computed once for all inputs.
-
-    Attributes
-    ----------
-    value : tensor of shape (n_variants * k, ...)
-        The bias is included. With two variants, the second half is that of masked anchors, W_Δ(S - R).
-    shift : tensor of shape (1, ...)
-        S. Near the anchors, so that inputs far from zero lose no digits in W_Δ X - W_Δ R.
-    n_variants : int
-        1, or 2 if tuples are also evaluated with their anchors masked.
-    repeated : bool
-        Whether the rows of the pass are repeated for each row of `value`. Otherwise every row comes once.
+    The layer is linear: W[R; X - R] = {W_R R + W_Δ(S - R)} + W_Δ(X - S), for any shift S. The term in braces
+    is computed once for all inputs.
     """
 
     value: Tensor
+    """The term with bias, of shape (n_variants * k, ...); the second half is that of masked anchors."""
     shift: Tensor
+    """S, of shape (1, ...), near the anchors: inputs far from zero lose no digits in W_Δ X - W_Δ R."""
     n_variants: int = 1
+    """2 if tuples are also evaluated with their anchors masked."""
     repeated: bool = False
+    """Whether the rows of the pass are repeated for each row of `value`. Otherwise every row comes once."""
 
     def __len__(self) -> int:
         return self.value.shape[0] // self.n_variants
 
 
 class LayerReached(Exception):
-    """Ends a pass at the anchored layer."""
-
-    def __init__(self, tensor: Tensor) -> None:
-        super().__init__()
-        self.tensor = tensor
+    """Ends a pass at the anchored layer. Its argument is the tensor that enters the layer."""
 
 
 class _Pass(threading.local):
@@ -89,10 +72,9 @@ class AnchoredLayer(nn.Module):
     wide : Linear or Conv
         The map of tuples. For `at`, a projection back to the width of X, without bias.
     encoding : Encoding
-    channels : int
-        Channels or features of X.
-    axis : int
-        Their axis, along which tuples are joined.
+        Determines the tuples.
+    channels, axis : int
+        Channels or features of X, and their axis, along which tuples are joined.
     following : Module, optional
         For `at`: the layer that stood here. It takes the projected tuple.
     """
@@ -147,7 +129,8 @@ class AnchoredLayer(nn.Module):
         try:
             call()
         except LayerReached as reached:
-            return reached.tensor
+            (tensor,) = reached.args
+            return tensor
         finally:
             self._pass.stop = False
         return None

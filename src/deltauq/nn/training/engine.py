@@ -30,15 +30,7 @@ CHECKED_ROWS = 8
 
 @dataclass
 class History:
-    """Losses and times of a run.
-
-    Attributes
-    ----------
-    losses : list of float
-        Mean loss of every epoch.
-    seconds : list of float
-        Time of every epoch, including those before a checkpoint.
-    """
+    """Mean loss and seconds of every epoch of a run, including those before a checkpoint."""
 
     losses: list[float] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)

@@ -23,23 +23,15 @@ BORDER = 4
 
 @dataclass(frozen=True)
 class Batch:
-    """The data of one step.
-
-    Attributes
-    ----------
-    x : tensor of shape (n, ...)
-    y : tensor of shape (n, ...)
-    anchors : int tensor of shape (e, n), tensor of shape (e, n, ...) or None
-        The e anchors of each row's tuple, as rows of the batch or as inputs; None for a network that is not
-        anchored, or draws its anchors itself.
-    masked : bool tensor of shape (), or (n,)
-        Whether the anchors are masked in this step, all of them or row by row.
-    """
+    """The data of one step."""
 
     x: Tensor
     y: Tensor
     anchors: Tensor | None
+    """The e anchors of each row's tuple, as rows of the batch, of shape (e, n), or as inputs; None for a
+    network that is not anchored, or draws its anchors itself."""
     masked: Tensor
+    """Whether the anchors are masked in this step, all of them or row by row."""
 
 
 Objective = Callable[[nn.Module, Batch], Tensor]
@@ -48,21 +40,14 @@ Objective = Callable[[nn.Module, Batch], Tensor]
 
 @dataclass(frozen=True)
 class BatchPairing:
-    """How the rows of a batch get their anchors.
-
-    Attributes
-    ----------
-    n_sources : int
-        Anchors in a tuple, which are other rows of the batch; 0 for none.
-    reverse : bool
-        Pair a batch with itself in reverse order.
-    mask_rows : bool
-        Mask the anchors of single rows instead of those of whole batches.
-    """
+    """How the rows of a batch get their anchors."""
 
     n_sources: int = 0
+    """Anchors in a tuple, which are other rows of the batch; 0 for none."""
     reverse: bool = False
+    """Whether a batch is paired with itself in reverse order."""
     mask_rows: bool = False
+    """Whether anchors of single rows are masked instead of those of whole batches."""
 
     @classmethod
     def of(cls, net: nn.Module) -> Self:
@@ -167,15 +152,9 @@ class Epochs:
 
 
 def as_inputs(x: Tensor, normalise: tuple[Tensor, Tensor] | None, *, channels_last: bool) -> Tensor:
-    """Return inputs as floats: bytes divided by 255, then normalised by channel.
+    """Return inputs as floats: bytes divided by 255, then standardised by mean and std of each channel.
 
-    Parameters
-    ----------
-    x : tensor of shape (n, ...)
-    normalise : (mean, std), tensors of shape (channels,), or None
-        Mean and standard deviation by which x is standardised.
-    channels_last : bool
-        Whether images are stored channels-last.
+    `channels_last` stores images in that memory format.
     """
     if x.dtype == torch.uint8:
         x = x.float().div_(255)
