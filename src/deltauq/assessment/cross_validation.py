@@ -13,10 +13,10 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.model_selection import (
     GroupShuffleSplit,
     KFold,
+    ShuffleSplit,
     StratifiedKFold,
     TimeSeriesSplit,
     check_cv,
-    train_test_split,
 )
 from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing, column_or_1d
@@ -31,8 +31,7 @@ from deltauq.assessment.methods import (
     anchors_per_row,
     calibrate,
     make_methods,
-    predict_classes,
-    predict_numbers,
+    predict,
     rows_to_calibrate,
 )
 from deltauq.assessment.result import Assessment
@@ -56,13 +55,7 @@ HELD_OUT_SHARE = 0.2
 
 @dataclass(frozen=True)
 class Split:
-    """The rows of one fold, as indices.
-
-    Attributes
-    ----------
-    fit, held_out, test : int arrays
-        `held_out` is empty where nothing is to be calibrated.
-    """
+    """Row indices of one fold; `held_out` is empty where nothing is to be calibrated."""
 
     fit: np.ndarray
     held_out: np.ndarray
@@ -82,24 +75,21 @@ class Problem:
     n_anchors: int | str
     n_train_anchors: int | str
 
-    def methods(self, n: int) -> dict[str, Callable[[int], Any]]:
+    def methods(self, n: int, seed: int = 0) -> dict[str, BaseEstimator]:
         """Return the methods for a training part of n rows."""
         params = anchor_params(self.model, n, self.n_anchors, self.n_train_anchors)
-        return make_methods(self.task, self.model, params)
+        return make_methods(self.task, self.model, params, seed)
 
     def predict(self, fitted: Any, X: np.ndarray) -> Predictions:
         """Return the predictions of a fitted method."""
-        if self.task == "regression":
-            return predict_numbers(fitted, X)
-        return predict_classes(fitted, X, self.n_classes)
+        return predict(fitted, X, self.n_classes)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """One method's predictions in one fold, and its seconds to fit and to predict one row."""
+    """One method's predictions of the parts of one fold, and its seconds to fit and to predict one row."""
 
-    test: Predictions
-    held_out: Predictions | None
+    predictions: dict[str, Predictions]
     fit_seconds: float
     row_seconds: float
 
@@ -210,7 +200,10 @@ def assess(
         parts, values = [], []
         for split, fold in zip(splits, outcomes, strict=True):
             outcome = fold[method]
-            part = _test_predictions(problem, split, outcome, coverage)
+            part = outcome.predictions["test"]
+            if task == "regression":
+                held_out = outcome.predictions["held_out"]
+                part = calibrate(part, held_out, target[split.held_out], coverage)
             seconds = {"fit_seconds": outcome.fit_seconds, "row_seconds": outcome.row_seconds}
             values.append({**compute(COMPUTED[task], target[split.test], part, coverage), **seconds})
             parts.append(part)
@@ -256,14 +249,14 @@ def run(
 def fit_and_predict(problem: Problem, split: Split, method: str, seed: int) -> Outcome:
     """Fit one method to the training rows of one fold, and predict the other rows."""
     features = _features(problem, split)
-    model = problem.methods(len(split.fit))[method](seed)
+    model = problem.methods(len(split.fit), seed)[method]
     start = time.perf_counter()
-    model.fit(features["fit"], problem.y[split.fit])
+    model.fit(features.pop("fit"), problem.y[split.fit])
     fitted = time.perf_counter()
-    test = problem.predict(model, features["test"])
+    predictions = {"test": problem.predict(model, features.pop("test"))}
     predicted = time.perf_counter()
-    held_out = problem.predict(model, features["held_out"]) if len(split.held_out) > 0 else None
-    return Outcome(test, held_out, fitted - start, (predicted - fitted) / len(split.test))
+    predictions |= {part: problem.predict(model, X) for part, X in features.items()}
+    return Outcome(predictions, fitted - start, (predicted - fitted) / len(split.test))
 
 
 def _features(problem: Problem, split: Split) -> dict[str, np.ndarray]:
@@ -281,23 +274,12 @@ def _features(problem: Problem, split: Split) -> dict[str, np.ndarray]:
 def _with_center(fold: dict[str, Outcome]) -> dict[str, Outcome]:
     """Add the plain model's predictions with the spread over anchors, which needs no fit of its own."""
     plain, anchored = fold["plain"], fold["anchored"]
-    held_out = None
-    if plain.held_out is not None and anchored.held_out is not None:
-        held_out = replace(plain.held_out, spread=anchored.held_out.spread)
     fold["center"] = Outcome(
-        replace(plain.test, spread=anchored.test.spread),
-        held_out,
+        {name: replace(p, spread=anchored.predictions[name].spread) for name, p in plain.predictions.items()},
         plain.fit_seconds + anchored.fit_seconds,
         plain.row_seconds + anchored.row_seconds,
     )
     return fold
-
-
-def _test_predictions(problem: Problem, split: Split, outcome: Outcome, coverage: float) -> Predictions:
-    """Return the predictions of the test rows, with calibrated intervals for regression."""
-    if outcome.held_out is None:
-        return outcome.test
-    return calibrate(outcome.test, outcome.held_out, problem.y[split.held_out], coverage)
 
 
 # Input
@@ -404,7 +386,15 @@ def _folds(
                 f"n_repeats={n_repeats} needs cv to be a number of folds; give a repeated splitter instead."
             )
         if not hasattr(cv, "split") and cv is not None:
-            cv = _checked_pairs(cv)
+            pairs = list(cv) if isinstance(cv, Iterable) else [cv]
+            if not all(
+                isinstance(pair, (tuple, list)) and list(map(np.ndim, pair)) == [1, 1] for pair in pairs
+            ):
+                raise InputError(
+                    "cv must be a number of folds, a scikit-learn splitter or pairs of (train, test) row "
+                    f"numbers, got {as_text(cv)}."
+                )
+            cv = pairs
         yield from check_cv(cv, y, classifier=stratify).split(X, y, groups)
         return
     if not 2 <= cv <= len(y):
@@ -423,18 +413,6 @@ def _folds(
         yield from kind(int(cv), shuffle=True, random_state=int(rng.integers(2**31))).split(X, y)
 
 
-def _checked_pairs(cv: Any) -> list[Any]:
-    """Return an iterable of (train, test) as a list, or raise InputError for anything else."""
-    pairs = list(cv) if isinstance(cv, Iterable) else [cv]
-    for pair in pairs:
-        if not isinstance(pair, (tuple, list, np.ndarray)) or [np.ndim(rows) for rows in pair] != [1, 1]:
-            raise InputError(
-                "cv must be a number of folds, a scikit-learn splitter or pairs of (train, test) row "
-                f"numbers, got {as_text(cv)}."
-            )
-    return pairs
-
-
 def _hold_out(
     train: np.ndarray, groups: np.ndarray | None, is_time_series: bool, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -444,9 +422,8 @@ def _hold_out(
     if is_time_series:
         start = len(train) - max(1, round(HELD_OUT_SHARE * len(train)))
         return train[:start], train[start:]
-    if groups is not None:
-        splitter = GroupShuffleSplit(1, test_size=HELD_OUT_SHARE, random_state=seed)
-        fit, held_out = next(splitter.split(train, groups=groups[train]))
-        return train[fit], train[held_out]
-    fit, held_out = train_test_split(train, test_size=HELD_OUT_SHARE, random_state=seed)
-    return fit, held_out
+    splitter = (ShuffleSplit if groups is None else GroupShuffleSplit)(
+        1, test_size=HELD_OUT_SHARE, random_state=seed
+    )
+    fit, held_out = next(splitter.split(train, groups=None if groups is None else groups[train]))
+    return train[fit], train[held_out]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -65,9 +64,9 @@ def anchors_per_row(model: BaseEstimator, n: int, n_train_anchors: int | str) ->
 
 
 def make_methods(
-    task: str, model: BaseEstimator, params: dict[str, Any]
-) -> dict[str, Callable[[int], BaseEstimator]]:
-    """Return the methods that can be fitted for a model: name to a function of the random seed.
+    task: str, model: BaseEstimator, params: dict[str, Any], seed: int
+) -> dict[str, BaseEstimator]:
+    """Return the methods that can be fitted for a model, by their names.
 
     "center" is missing: it combines the predictions of "plain" with the spread of "anchored".
 
@@ -77,29 +76,29 @@ def make_methods(
     model : scikit-learn estimator
     params : dict
         Of the anchored estimator.
+    seed : int
+        Random seed.
     """
     has_seed = any(name.split("__")[-1] == "random_state" for name in model.get_params(deep=True))
     if task == "classification":
-        methods: dict[str, Callable[[int], Any]] = {
-            "plain": lambda seed: PlainClassifier(model, random_state=seed),
-            "anchored": lambda seed: AnchoredClassifier(model, random_state=seed, **params),
+        methods = {
+            "plain": PlainClassifier(model, random_state=seed),
+            "anchored": AnchoredClassifier(model, random_state=seed, **params),
         }
         if has_seed and hasattr(model, "predict_proba"):
-            methods["ensemble"] = lambda seed: PlainClassifier(model, N_MEMBERS, random_state=seed)
-        methods["baseline"] = lambda seed: PlainClassifier(DummyClassifier(strategy="prior"))
-        return methods
+            methods["ensemble"] = PlainClassifier(model, N_MEMBERS, random_state=seed)
+        return {**methods, "baseline": PlainClassifier(DummyClassifier(strategy="prior"))}
     methods = {
-        "plain": lambda seed: PlainRegressor(model, random_state=seed),
-        "anchored": lambda seed: AnchoredRegressor(model, random_state=seed, **params),
+        "plain": PlainRegressor(model, random_state=seed),
+        "anchored": AnchoredRegressor(model, random_state=seed, **params),
     }
     if isinstance(model, FORESTS):
-        methods["tree-spread"] = lambda seed: TreeSpreadRegressor(model, random_state=seed)
+        methods["tree-spread"] = TreeSpreadRegressor(model, random_state=seed)
     if "return_std" in inspect.signature(model.predict).parameters:
-        methods["own-std"] = lambda seed: OwnStdRegressor(model, random_state=seed)
+        methods["own-std"] = OwnStdRegressor(model, random_state=seed)
     if has_seed:
-        methods["ensemble"] = lambda seed: EnsembleRegressor(model, N_MEMBERS, random_state=seed)
-    methods["baseline"] = lambda seed: PlainRegressor(DummyRegressor())
-    return methods
+        methods["ensemble"] = EnsembleRegressor(model, N_MEMBERS, random_state=seed)
+    return {**methods, "baseline": PlainRegressor(DummyRegressor())}
 
 
 class OwnStdRegressor(PlainRegressor):
@@ -136,37 +135,32 @@ class PlainClassifier(ClassifierMixin, BaseEstimator):
         ]
         return self
 
-    def predictions(self, X: Any, n_classes: int) -> Predictions:
-        """Return the predictions for X of shape (n, d)."""
-        first = self.estimators_[0]
+
+def predict(fitted: Any, X: np.ndarray, n_classes: int) -> Predictions:
+    """Return a fitted method's predictions for X of shape (n, d), without rounding errors of σ.
+
+    For regression `n_classes` is zero.
+    """
+    if isinstance(fitted, PlainClassifier):
+        first, *others = fitted.estimators_
         if not hasattr(first, "predict_proba"):
             return Predictions(first.predict(X), error_score=_negative_margin(first, X))
-        members = [_aligned(m.predict_proba(X), m.classes_, n_classes) for m in self.estimators_]
-        if len(members) == 1:
-            # The model's own label: SVC's need not be its most probable class.
-            return replace(_from_proba(members[0], None), value=first.predict(X))
-        return _from_proba(np.mean(members, axis=0), np.var(members, axis=0))
-
-
-def predict_numbers(fitted: Any, X: np.ndarray) -> Predictions:
-    """Return a fitted regressor's predictions for X of shape (n, d), without rounding errors of σ."""
+        members = [_aligned(m.predict_proba(X), m.classes_, n_classes) for m in fitted.estimators_]
+        if others:
+            return _from_proba(np.mean(members, axis=0), np.var(members, axis=0))
+        # The model's own label: SVC's need not be its most probable class.
+        return replace(_from_proba(members[0], None), value=first.predict(X))
     posterior = fitted.posterior(X)
+    if n_classes > 0:
+        predictions = _from_proba(_aligned(posterior.mean, fitted.classes_, n_classes), posterior.var)
+        # Shares of votes are not probabilities.
+        return predictions if hasattr(fitted, "predict_proba") else replace(predictions, proba=None)
     mean, std = np.asarray(posterior.mean), np.asarray(posterior.std)
     if np.max(std) <= ROUNDING * np.sqrt(np.mean(mean**2)):
         std = np.zeros_like(std)
     elif np.ptp(std) <= ROUNDING * np.max(std):  # a linear model's σ is constant but for the last digits
         std = np.full_like(std, std[0])
     return Predictions(mean, std)
-
-
-def predict_classes(fitted: Any, X: np.ndarray, n_classes: int) -> Predictions:
-    """Return a fitted classifier's predictions for X of shape (n, d)."""
-    if isinstance(fitted, PlainClassifier):
-        return fitted.predictions(X, n_classes)
-    posterior = fitted.posterior(X)
-    predictions = _from_proba(_aligned(posterior.mean, fitted.classes_, n_classes), posterior.var)
-    # Shares of votes are not probabilities.
-    return predictions if hasattr(fitted, "predict_proba") else replace(predictions, proba=None)
 
 
 def calibrate(test: Predictions, held_out: Predictions, y: np.ndarray, coverage: float) -> Predictions:
