@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, is_dataclass, replace
 from functools import cached_property
 from os import PathLike
@@ -23,17 +22,12 @@ from deltauq.utils.formatting import short_repr
 if TYPE_CHECKING:
     import pandas as pd
 
-COLUMNS = {
-    "regression": ("mae", "trimmed_mae", "rmse", "spearman", "coverage_raw", "coverage", "width"),
-    "classification": ("accuracy", "brier", "log_loss", "auroc_spread", "auroc_confidence"),
-}
 ARROWS = "↓ ↑: significantly lower or higher than the plain model's, paired over the folds."
 LEGENDS = {
     "regression": (
-        "trimmed MAE: MAE without the largest 5 % of the errors. Spearman: correlation of σ with |error|, "
-        "zero in a fold where σ is constant, a dash where no fold has one. raw: empirical coverage of "
-        "uncalibrated intervals. cal., width: coverage and mean width of intervals that were calibrated on "
-        "held-out rows. "
+        "trimmed MAE: without the largest 5 % of the errors. Spearman: correlation of σ with |error|, zero "
+        "in a fold where σ is constant. raw: coverage of uncalibrated intervals. cal., width: coverage and "
+        "mean width of intervals calibrated on held-out rows. "
         f"Means over folds; medians of times. {ARROWS}"
     ),
     "classification": (
@@ -209,7 +203,7 @@ class Assessment(Result):
 
     def tables(self) -> dict[str, Table]:
         """Return the metrics of all methods; the recommended method is bold."""
-        names = (*COLUMNS[self.task], "fit_seconds", "row_seconds")
+        names = list(self.metrics.scores["plain"])
         header = ["method", *(METRICS[name].header.format(f"{self.metrics.coverage:.0%}") for name in names)]
         rows = [
             [self.metrics.label(method), *(self.metrics.cell(method, name) for name in names)]
@@ -247,19 +241,15 @@ class Assessment(Result):
 
     def _against_plain(self, method: str) -> dict[str, Any]:
         """Return the differences of errors and ranking from the plain model's."""
-        rank = self.metrics.rank_name(method)
-        ranks = self.metrics.ranks(method) - self.metrics.ranks("plain")
-        differences = {
-            name: self.metrics.scores[method][name] - self.metrics.scores["plain"][name]
-            for name in self.metrics.errors
+        m = self.metrics
+        differences = {name: m.scores[method][name] - m.scores["plain"][name] for name in m.errors}
+        scale = 1.0 if self.task == "regression" else 0.5  # of 2 AUROC − 1
+        differences[m.rank_name(method)] = scale * (m.ranks(method) - m.ranks("plain"))
+        keys = ("difference", "standard_error", "result")
+        return {
+            name: dict(zip(keys, (*m.mean_and_error(gain), m.change(method, name)), strict=True))
+            for name, gain in differences.items()
         }
-        differences[rank] = ranks if self.task == "regression" else ranks / 2.0  # of 2 AUROC − 1
-        found = {}
-        for name, gain in differences.items():
-            mean, error = self.metrics.mean_and_error(gain)
-            change = self.metrics.change(method, name)
-            found[name] = {"difference": mean, "standard_error": error, "result": change}
-        return found
 
 
 def to_json_values(value: Any) -> Any:
@@ -275,18 +265,16 @@ def to_json_values(value: Any) -> Any:
 
 def _lines(table: Table) -> list[str]:
     """Return a table as aligned lines of text, with its caption."""
-    columns = list(zip(table.header, *table.rows, strict=True))
-    widths = [max(map(len, column)) for column in columns]
-    lines = [_aligned(row, widths) for row in (table.header, *table.rows)]
+    rows = [table.header, *table.rows]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = [
+        "  ".join(
+            f"{cell:>{width}}" if k else f"{cell:<{width}}"
+            for k, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        for row in rows
+    ]
     return [*lines, table.caption] if table.caption else lines
-
-
-def _aligned(row: Sequence[str], widths: list[int]) -> str:
-    first, *rest = (
-        f"{cell:>{width}}" if k else f"{cell:<{width}}"
-        for k, (cell, width) in enumerate(zip(row, widths, strict=True))
-    )
-    return "  ".join([first, *rest])
 
 
 def _typical(counts: list[int]) -> str:
