@@ -387,9 +387,10 @@ def _folds(
             )
         if not hasattr(cv, "split") and cv is not None:
             pairs = list(cv) if isinstance(cv, Iterable) else [cv]
-            if not all(
-                isinstance(pair, (tuple, list)) and list(map(np.ndim, pair)) == [1, 1] for pair in pairs
-            ):
+            is_pair = (
+                isinstance(p, (tuple, list, np.ndarray)) and [*map(np.ndim, p)] == [1, 1] for p in pairs
+            )
+            if not all(is_pair):
                 raise InputError(
                     "cv must be a number of folds, a scikit-learn splitter or pairs of (train, test) row "
                     f"numbers, got {as_text(cv)}."
