@@ -103,8 +103,8 @@ def test_log_ei_equals_closed_form(fitted, bowl, name):
     z = (mean - best.item()) / std
     near = z > -5  # further out the formula, not BoTorch, loses its digits
     expected = std * (norm.pdf(z) + z * norm.cdf(z))
-    found = LogExpectedImprovement(model, best_f=best)(points).exp().numpy()
-    np.testing.assert_allclose(found[near], expected[near], rtol=1e-6)
+    actual = LogExpectedImprovement(model, best_f=best)(points).exp().numpy()
+    np.testing.assert_allclose(actual[near], expected[near], rtol=1e-6)
 
 
 @pytest.mark.parametrize("name", ["anchored", "sklearn"])
@@ -191,10 +191,10 @@ def test_fit_together_equals_fit_one_by_one(bowl, name):
 
     def members():
         recipe = {} if name == "sklearn" else {"recipe": Recipe(epochs=20, lr=1e-2)}
-        found = [SURROGATES[name](x[k:], (k + 1) * y[k:], **recipe) for k in (0, 0)]
+        actual = [SURROGATES[name](x[k:], (k + 1) * y[k:], **recipe) for k in (0, 0)]
         if name != "sklearn":
-            found[1].recipe = Recipe(epochs=20, lr=1e-2, seed=7)
-        return found
+            actual[1].recipe = Recipe(epochs=20, lr=1e-2, seed=7)
+        return actual
 
     together = members()
     fit_together(together)
@@ -287,7 +287,7 @@ class TestSklearn:
             GaussianProcessRegressor(RBF(2.0), alpha=1e-6, optimizer=None), n_anchors=10, random_state=0
         )
         model = SklearnSurrogate(x, y, regressor=base, posterior="gaussian").fit()
-        found, _ = optimize_acqf(
+        actual, _ = optimize_acqf(
             qUpperConfidenceBound(model, beta=0.0),
             square,
             q=1,
@@ -296,7 +296,7 @@ class TestSklearn:
             options={"with_grad": False, "maxiter": 20},
         )
         best = torch.tensor([[0.3, 0.6]], dtype=torch.float64)
-        assert (found - best).norm() < 0.25
+        assert (actual - best).norm() < 0.25
 
     def test_trees_with_optimize_acqf_discrete(self, fitted, bowl):
         choices = torch.rand(50, 2, dtype=torch.float64)

@@ -203,8 +203,8 @@ def test_linear_and_knn_models_equal_to_rounding(houses, rows, tmp_path):
         fit(houses[:300].drop(columns="id"), "price", model=name).save(tmp_path / name)
         predict(tmp_path / name, rows / "0.parquet", tmp_path / f"{name}-parts")
         predict_file(load(tmp_path / name), rows / "0.parquet", tmp_path / f"{name}.parquet", keep=["id"])
-        found, whole = joined(tmp_path / f"{name}-parts"), pd.read_parquet(tmp_path / f"{name}.parquet")
-        pd.testing.assert_frame_equal(found, whole, rtol=1e-12, atol=0)
+        actual, whole = joined(tmp_path / f"{name}-parts"), pd.read_parquet(tmp_path / f"{name}.parquet")
+        pd.testing.assert_frame_equal(actual, whole, rtol=1e-12, atol=0)
 
 
 @pytest.fixture
@@ -295,5 +295,5 @@ def test_parts_use_one_thread(houses, rows, tmp_path):
     predict(tmp_path / "model", rows / "0.parquet", tmp_path / "out", run=run)
     whole = load(tmp_path / "model")
     assert seen == [(1, 1)] and whole.fitted.model.n_jobs == whole.fitted.model.estimator_.n_jobs == 2
-    found = joined(tmp_path / "out").prediction
-    np.testing.assert_array_equal(found, whole.predict(rows / "0.parquet").prediction)
+    actual = joined(tmp_path / "out").prediction
+    np.testing.assert_array_equal(actual, whole.predict(rows / "0.parquet").prediction)

@@ -66,10 +66,10 @@ def test_serve(folder, model, frame, pyfunc):
     request = json.dumps({"dataframe_split": json.loads(frame.to_json(orient="split", date_format="iso"))})
     answer = scoring_server.invocations(request, "application/json", loaded, None)
     assert answer.status == 200, answer.response
-    found = pd.DataFrame(json.loads(answer.response)["predictions"])
+    actual = pd.DataFrame(json.loads(answer.response)["predictions"])
     expected = model.predict(frame)
-    np.testing.assert_allclose(found["prediction"], expected["prediction"])
-    assert found["risk"].tolist() == expected["risk"].tolist()
+    np.testing.assert_allclose(actual["prediction"], expected["prediction"])
+    assert actual["risk"].tolist() == expected["risk"].tolist()
 
 
 def test_no_pickle(folder):

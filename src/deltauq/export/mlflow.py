@@ -75,7 +75,7 @@ def require_pyfunc() -> ModuleType:
     try:
         with warnings.catch_warnings():
             # MLflow warns of its own type hints on import.
-            warnings.simplefilter("ignore")
+            warnings.filterwarnings("ignore", ".*type hint", UserWarning)
             return import_module("mlflow.pyfunc")
     except ImportError as error:
         raise ImportError(f"MLflow models need mlflow: {install_command('mlflow')}.") from error

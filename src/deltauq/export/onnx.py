@@ -136,7 +136,7 @@ def _export_network(net: Any, link: str | None) -> Any:
     try:
         with evaluating(net), _quiet_exporter():
             program = torch.onnx.export(
-                AnchorPredictor(net.cpu(), link),
+                AnchorPredictor(net.cpu(), link).eval(),
                 (net.anchors[:2].clone(),),  # a copy: the exporter identifies tensors by their memory
                 input_names=["#x"],
                 output_names=["#mean", "#std"],
@@ -157,13 +157,13 @@ def _export_network(net: Any, link: str | None) -> Any:
 
 @contextmanager
 def _quiet_exporter() -> Iterator[None]:
-    """Hide the exporter's messages about its own internals and about packages that are not installed."""
+    """Hide the exporter's messages about packages that are not installed and about its own internals."""
     logger = logging.getLogger("torch.onnx")
     level = logger.level
     logger.setLevel(logging.ERROR)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+            warnings.filterwarnings("ignore", ".*treespec.*", FutureWarning)
             yield
     finally:
         logger.setLevel(level)
