@@ -50,10 +50,10 @@ def broken(name, file, price_model, tmp_path):
     table = pd.read_csv(file, sep=";")
     changed = {
         "no target": table.drop(columns="price"),
-        "words as target": table.assign(price="much"),
+        "text as target": table.assign(price="much"),
         "no column": table.drop(columns="area"),
         "no rows": table[:0],
-        "words as numbers": table.assign(area="wide"),
+        "text as numbers": table.assign(area="wide"),
     }
     if name in changed:
         changed[name].to_csv(tmp_path / "broken.csv", index=False)
@@ -70,10 +70,10 @@ def broken(name, file, price_model, tmp_path):
     ("name", "message"),
     [
         ("no target", 'there is no column "price"'),
-        ("words as target", 'price holds "much"'),
+        ("text as target", 'price holds "much"'),
         ("no column", 'the column "area"'),
         ("no rows", "no rows"),
-        ("words as numbers", '"wide" in row 1'),
+        ("text as numbers", '"wide" in row 1'),
         ("no table", "does not exist"),
         ("no model", "there is no model folder"),
         ("no folder", "is not a folder"),

@@ -88,7 +88,7 @@ def test_fit_and_predict_a_real_table(run, data_dir, tmp_path):
     assert run("predict", model, tmp_path / "new.parquet", "-o", out, "--keep", "strength").code == 0
     found = pd.read_parquet(out)
     assert np.abs(found.strength - found.prediction).mean() < 0.4 * table.y.std()
-    held = (found.lower <= found.strength) & (found.strength <= found.upper)
-    assert abs(held.mean() - 0.9) < 0.1
+    covered = (found.lower <= found.strength) & (found.strength <= found.upper)
+    assert abs(covered.mean() - 0.9) < 0.1
     error = np.abs(found.strength - found.prediction).groupby(found.risk).mean()
     assert error["low"] < error["high"]

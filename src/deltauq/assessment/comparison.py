@@ -187,8 +187,8 @@ class Metrics:
         gain = gain[np.isfinite(gain)]
         if len(gain) < 2:
             return float("nan"), float("nan")
-        variance = (1.0 / len(gain) + self.overlap) * float(np.var(gain, ddof=1))
-        return float(np.mean(gain)), float(np.sqrt(variance))
+        error = sample_std(gain) * float(np.sqrt(1.0 / len(gain) + self.overlap))
+        return float(np.mean(gain)), error
 
     def exceeds(self, gain: np.ndarray, margin: float) -> bool:
         """Return whether a paired difference of shape (f,) is above a margin, and significant.
@@ -293,3 +293,12 @@ class Metrics:
     def best_ranking(self, methods: list[str]) -> str:
         """Return the method with the largest mean ranking, the first of equals."""
         return max(methods, key=self.mean_rank)
+
+
+def sample_std(values: np.ndarray) -> float:
+    """Return the sample standard deviation of the finite values; NaN for fewer than two."""
+    values = values[np.isfinite(values)]
+    if len(values) < 2:
+        return float("nan")
+    scale = np.max(np.abs(values)) or 1.0  # the squares of very large values would overflow
+    return float(scale * np.std(values / scale, ddof=1))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from deltauq._version import __version__
-from deltauq.assessment.comparison import Metrics
+from deltauq.assessment.comparison import Metrics, sample_std
 from deltauq.assessment.recommendation import Recommendation, decide
 from deltauq.assessment.scoring import METRICS, Predictions, rescale
 from deltauq.plots.page import Section, Table, render_page
@@ -167,7 +167,7 @@ class Assessment(Result):
         for row in self.table:
             method = row["method"]
             names = self.metrics.scores[method]
-            deviations = {f"{name}_std": _sample_std(self.metrics.values(method, name)) for name in names}
+            deviations = {f"{name}_std": sample_std(self.metrics.values(method, name)) for name in names}
             methods.append({**row, **deviations, "against_plain": self._against_plain(method)})
         return to_json_values(
             {
@@ -281,11 +281,3 @@ def _typical(counts: list[int]) -> str:
     """Return the mean of counts, marked where they are not about equal."""
     about = "about " if max(counts) - min(counts) > 1 else ""
     return f"{about}{round(np.mean(counts)):,}"
-
-
-def _sample_std(values: np.ndarray) -> float:
-    values = values[np.isfinite(values)]
-    if len(values) < 2:
-        return math.nan
-    scale = np.max(np.abs(values)) or 1.0  # the squares of very large errors would overflow
-    return float(scale * np.std(values / scale, ddof=1))
