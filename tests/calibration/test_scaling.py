@@ -17,7 +17,7 @@ def nll(y, std):
 
 @pytest.mark.parametrize("fit_scale", [True, False])
 @pytest.mark.parametrize(("scale", "noise"), [(3.0, 0.2), (0.0, 1.0), (1.0, 1e-3), (0.1, 50.0)])
-def test_it_finds_the_optimum_of_an_independent_search(scale, noise, fit_scale):
+def test_fit_finds_the_optimum_of_an_independent_search(scale, noise, fit_scale):
     rng = np.random.default_rng(0)
     std = rng.gamma(2.0, 0.5, 800)
     y = rng.normal(0.0, np.hypot(scale * std, noise))
@@ -42,7 +42,7 @@ def test_units_of_target_and_spread_do_not_matter():
     np.testing.assert_allclose(other.transform(1e-4 * std), 1e6 * one.transform(std), rtol=1e-3)
 
 
-def test_a_spread_of_zeros_leaves_the_noise():
+def test_zero_sigma_is_fitted_by_noise():
     y = np.random.default_rng(2).normal(0.0, 2.0, 500)
     scaler = GaussianScaler().fit(y, np.zeros(500), np.zeros(500))
     np.testing.assert_allclose(scaler.transform(np.zeros(3)), np.sqrt(np.mean(y**2)), rtol=1e-3)
@@ -53,7 +53,7 @@ def test_a_perfect_model_has_no_noise():
     np.testing.assert_array_equal(scaler.transform(np.ones(2)), 0.0)
 
 
-def test_bad_input_is_refused():
+def test_invalid_input():
     with pytest.raises(ValueError, match="one shape"):
         GaussianScaler().fit(np.ones(3), np.ones((3, 1)), np.ones(3))
     with pytest.raises(NotFittedError):
@@ -66,19 +66,19 @@ def test_the_example_runs():
 
 @pytest.mark.parametrize("place", range(3))
 @pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_what_is_not_finite_is_refused(place, value):
+def test_infinite_values_raise(place, value):
     given = [np.ones(3), np.zeros(3), np.ones(3)]
     given[place][1] = value
     with pytest.raises(ValueError, match="must be finite"):
         GaussianScaler().fit(*given)
 
 
-def test_negative_spreads_are_refused():
+def test_negative_sigma_raises():
     with pytest.raises(ValueError, match="std must not be negative"):
         GaussianScaler().fit([1.0, 2.0], [0.0, 0.0], [1.0, -1.0])
 
 
-def test_tensors_of_any_kind_are_read():
+def test_tensors():
     torch = pytest.importorskip("torch")
     y, std = torch.tensor([1.0, -2.0, 0.5]), torch.tensor([1.0, 2.0, 0.5], requires_grad=True)
     expected = GaussianScaler().fit(y.numpy(), np.zeros(3), std.detach().numpy())

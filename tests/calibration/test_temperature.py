@@ -92,7 +92,7 @@ def test_the_temperature_is_that_of_scikit_learn():
     np.testing.assert_allclose(ours, theirs.predict_proba(X), atol=1e-6)
 
 
-def test_an_overconfident_model_of_digits_is_calibrated_on_rows_nobody_has_seen():
+def test_an_overconfident_model_is_calibrated_on_new_rows():
     X, y = load_digits(return_X_y=True)
     X = X / 16
     model = LogisticRegression(max_iter=2000, C=1e4).fit(X[:400], y[:400])
@@ -114,13 +114,13 @@ def test_tensors_stay_tensors():
     TemperatureScaler().fit(torch.asarray(logits, dtype=torch.bfloat16), labels)
 
 
-def test_logits_that_separate_the_labels_are_warned_of():
+def test_logits_that_separate_the_labels_warn():
     with pytest.warns(UserWarning, match="take more rows"):
         scaler = TemperatureScaler().fit(np.eye(3), [0, 1, 2])
     np.testing.assert_allclose(scaler.temperature_, np.exp(-10))
 
 
-def test_logits_that_say_nothing_are_left_alone_and_wrong_ones_are_flattened():
+def test_constant_and_wrong_logits():
     assert TemperatureScaler().fit(np.full((4, 3), 0.1), [0, 1, 2, 0]).temperature_ == 1.0
     np.testing.assert_allclose(TemperatureScaler().fit(np.eye(2), [1, 0]).temperature_, np.exp(10))
 
@@ -139,13 +139,13 @@ def test_logits_that_say_nothing_are_left_alone_and_wrong_ones_are_flattened():
         (np.zeros((2, 2)), [0.0, 1.0], "integers that name columns, got float64"),
     ],
 )
-def test_bad_input_is_answered_in_one_line(logits, labels, message):
+def test_invalid_input(logits, labels, message):
     with pytest.raises(ValueError, match=message) as caught:
         TemperatureScaler().fit(logits, labels)
     assert "\n" not in str(caught.value)
 
 
-def test_transform_before_fit_is_refused():
+def test_transform_before_fit():
     with pytest.raises(NotFittedError):
         TemperatureScaler().transform(np.zeros((1, 2)))
 
@@ -163,7 +163,7 @@ def posterior_of(samples, link="sigmoid"):
         np.float64, array_shapes(min_dims=3, max_dims=3, max_side=6), elements=st.floats(-50, 50, width=32)
     )
 )
-def test_the_papers_scale_is_half_less_the_variance_of_the_sigmoids(samples):
+def test_scale_logits(samples):
     scaled = scale_logits(posterior_of(samples))
     mean = samples.mean(axis=0)
     np.testing.assert_allclose(scaled, mean * (0.5 - expit(samples).var(axis=0)), rtol=1e-9, atol=1e-9)

@@ -15,7 +15,7 @@ def rng():
 
 
 @given(n_rows=st.integers(1, 50), n=st.integers(1, 200), seed=st.integers(0, 1000))
-def test_rows_are_drawn_as_evenly_as_their_number_allows(n_rows, n, seed):
+def test_rows_are_drawn_evenly(n_rows, n, seed):
     rows = draw_rows(n_rows, n, np.random.default_rng(seed))
     counts = np.bincount(rows, minlength=n_rows)
     assert len(rows) == n and len(counts) == n_rows
@@ -23,7 +23,7 @@ def test_rows_are_drawn_as_evenly_as_their_number_allows(n_rows, n, seed):
 
 
 @given(weights=st.lists(st.integers(0, 4), min_size=1, max_size=20).filter(any), seed=st.integers(0, 100))
-def test_a_weight_of_two_is_the_same_row_twice(weights, seed):
+def test_a_weight_of_two_equals_a_repeated_row(weights, seed):
     weights = np.array(weights)
     repeated = np.repeat(np.arange(len(weights)), weights)
     by_weight = draw_rows(len(weights), 30, np.random.default_rng(seed), weights.astype(float))
@@ -41,7 +41,7 @@ def test_rows_of_weight_zero_are_never_drawn(weights):
 @pytest.mark.parametrize("namespace", NAMESPACES)
 @pytest.mark.parametrize("name", ["data", "normal", "balanced", "kmeans"])
 @pytest.mark.parametrize("shape", [(12, 3), (12, 3, 4, 4)], ids=["vectors", "images"])
-def test_every_prior_gives_as_many_anchors_as_asked_in_the_kind_of_the_data(name, namespace, shape):
+def test_number_and_type_of_drawn_anchors(name, namespace, shape):
     x = NAMESPACES[namespace](rng().random(shape).astype(np.float32))
     labels = np.arange(12) % 3
     for n in (1, 5, 30):
@@ -76,7 +76,7 @@ def test_normal_anchors_have_the_weighted_moments_of_the_data():
     np.testing.assert_allclose(anchors.std(axis=0) / std, 1.0, atol=0.02)
 
 
-def test_standard_normal_anchors_do_not_look_at_the_data():
+def test_standard_normal_anchors_do_not_depend_on_the_data():
     anchors = NormalPrior(standard=True).draw(np.full((4, 2), 100), 20_000, rng())
     np.testing.assert_allclose(anchors.mean(axis=0), 0.0, atol=0.03)
     np.testing.assert_allclose(anchors.std(axis=0), 1.0, atol=0.03)
@@ -109,7 +109,7 @@ def test_kmeans_of_a_single_distinct_row_is_that_row():
     np.testing.assert_array_equal(anchors, np.ones((4, 2)))
 
 
-def test_a_set_of_ones_own_is_drawn_from_whatever_the_data():
+def test_set_prior_draws_from_its_rows():
     own = np.array([[1.0, 2.0], [3.0, 4.0]])
     for anchors in (own, own.tolist(), torch.asarray(own)):
         prior = get_prior(anchors)
@@ -120,7 +120,7 @@ def test_a_set_of_ones_own_is_drawn_from_whatever_the_data():
     assert get_prior(prior) is prior
 
 
-def test_bad_anchors_are_refused():
+def test_invalid_anchors():
     with pytest.raises(ValueError, match="anchors must be one of"):
         get_prior("nearest")
     for empty in (np.ones(3), np.ones((0, 3))):
@@ -130,14 +130,14 @@ def test_bad_anchors_are_refused():
         get_prior(np.ones((3, 2))).draw(np.ones((3, 4)), 1, rng())
 
 
-def test_priors_say_how_many_different_anchors_there_are():
+def test_support():
     x = np.ones((7, 2))
     assert DataPrior().support(x) == 7
     assert SetPrior(np.ones((3, 2))).support(x) == 3
     assert NormalPrior().support(x) is None
 
 
-def test_a_prior_has_to_say_how_it_draws():
+def test_prior_without_draw():
     with pytest.raises(NotImplementedError):
         AnchorPrior().draw(np.ones((2, 2)), 1, rng())
     assert repr(DataPrior()) == "DataPrior()"

@@ -22,7 +22,7 @@ def inputs_and_anchors(draw, n_anchors):
 @pytest.mark.parametrize("namespace", NAMESPACES)
 @pytest.mark.parametrize("encoding", ENCODINGS, ids=repr)
 @given(data=st.data())
-def test_decode_returns_the_input_whatever_the_anchor(encoding, namespace, data):
+def test_decode_inverts_encode(encoding, namespace, data):
     x, *anchors = (NAMESPACES[namespace](a) for a in data.draw(inputs_and_anchors(encoding.n_anchors)))
     tuples = encoding.encode(x, *anchors)
     assert tuples.shape[1] == encoding.width * x.shape[1]
@@ -31,7 +31,7 @@ def test_decode_returns_the_input_whatever_the_anchor(encoding, namespace, data)
 
 
 @pytest.mark.parametrize("namespace", NAMESPACES)
-def test_what_each_encoding_writes(namespace):
+def test_tuples_of_each_encoding(namespace):
     as_array = NAMESPACES[namespace]
     x, r, s = as_array([[5.0, 7.0]]), as_array([[1.0, 2.0]]), as_array([[10.0, 20.0]])
     np.testing.assert_array_equal(Difference().encode(x, r), [[1, 2, 4, 5]])
@@ -41,20 +41,20 @@ def test_what_each_encoding_writes(namespace):
 
 @pytest.mark.parametrize("dtype", ["uint8", "int8", "bool"])
 @pytest.mark.parametrize("namespace", NAMESPACES)
-def test_integers_and_booleans_are_cast_and_never_wrap(namespace, dtype):
+def test_integers_and_booleans_are_cast_to_float(namespace, dtype):
     x = NAMESPACES[namespace](np.array([[0, 1]], dtype=dtype))
     r = NAMESPACES[namespace](np.array([[1, 0]], dtype=dtype))
     np.testing.assert_array_equal(Difference().encode(x, r), [[1.0, 0.0, -1.0, 1.0]])
 
 
-def test_float32_and_float64_meet_in_float64():
+def test_float32_and_float64_give_float64():
     tuples = Difference().encode(np.float32([[0.1]]), np.array([[0.1]]))
     assert tuples.dtype == np.float64
     assert tuples[0, 1] == np.float64(np.float32(0.1)) - 0.1
 
 
 @pytest.mark.parametrize("namespace", NAMESPACES)
-def test_images_join_on_channels_and_one_anchor_serves_a_batch(namespace):
+def test_images_are_concatenated_on_channels(namespace):
     rng = np.random.default_rng(0)
     x, r = NAMESPACES[namespace](rng.random((5, 3, 8, 8))), NAMESPACES[namespace](rng.random((1, 3, 8, 8)))
     tuples = Difference().encode(x, r)
@@ -79,18 +79,18 @@ def test_tuples_pair_each_anchor_with_its_successor():
     np.testing.assert_array_equal(second, anchors[[1, 2, 0]])
 
 
-def test_wrong_number_of_anchors_is_refused():
+def test_wrong_number_of_anchors():
     x = np.ones((2, 3))
     with pytest.raises(ValueError, match="takes 2 anchor"):
         TwoAnchor().encode(x, x)
 
 
-def test_decode_refuses_a_width_that_no_tuple_has():
-    with pytest.raises(ValueError, match="no multiple of 2"):
+def test_decode_of_invalid_width():
+    with pytest.raises(ValueError, match="not a multiple of 2"):
         Difference().decode(np.ones((2, 5)))
 
 
-def test_names_and_objects_are_looked_up():
+def test_get_encoding():
     assert get_encoding("two-anchor") == TwoAnchor()
     assert get_encoding("difference") != Identity()
     assert len({Difference(), Difference(), Identity()}) == 2
@@ -101,6 +101,6 @@ def test_names_and_objects_are_looked_up():
             get_encoding(wrong)
 
 
-def test_an_encoding_has_to_say_its_offset():
+def test_encoding_without_offset():
     with pytest.raises(NotImplementedError):
         Encoding().offset(np.ones(2))

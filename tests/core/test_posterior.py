@@ -16,7 +16,7 @@ SAMPLES = arrays(
 
 
 @given(samples=SAMPLES)
-def test_moments_are_those_of_the_samples_with_population_variance(samples):
+def test_moments_equal_those_of_the_samples(samples):
     moments = Moments()
     for sample in samples:
         moments.update(sample)
@@ -25,7 +25,7 @@ def test_moments_are_those_of_the_samples_with_population_variance(samples):
 
 
 @given(samples=SAMPLES, times=st.integers(1, 5))
-def test_a_value_that_counts_several_times_is_that_value_repeated(samples, times):
+def test_update_with_times(samples, times):
     stream, repeated = StreamingPosterior(keep_samples=True), np.repeat(samples, times, axis=0)
     for sample in samples:
         stream.update(sample, times)
@@ -35,14 +35,14 @@ def test_a_value_that_counts_several_times_is_that_value_repeated(samples, times
     np.testing.assert_allclose(posterior.var, repeated.var(axis=0), rtol=1e-9, atol=1e-6)
 
 
-def test_equal_samples_have_no_variance_at_all():
+def test_equal_samples_have_zero_variance():
     moments = Moments()
     for _ in range(10):
         moments.update(np.array([0.1, 1e8 / 3]))
     np.testing.assert_array_equal(moments.var, 0.0)
 
 
-def test_moments_survive_a_large_mean():
+def test_moments_with_a_large_mean():
     moments = Moments()
     for value in (1e9, 1e9 + 1, 1e9 + 2):
         moments.update(np.array([value]))
@@ -57,7 +57,7 @@ def test_the_first_sample_is_not_changed_by_later_ones():
     np.testing.assert_array_equal(first, 0.0)
 
 
-def test_no_anchor_is_an_error():
+def test_no_anchor_raises():
     for name in ("mean", "var"):
         with pytest.raises(ValueError, match="at least one anchor"):
             getattr(Moments(), name)
@@ -71,7 +71,7 @@ def test_links_match_scipy_and_do_not_overflow():
 
 @pytest.mark.parametrize("as_array", [np.asarray, torch.asarray], ids=["numpy", "torch"])
 @pytest.mark.parametrize("link", ["sigmoid", "softmax"])
-def test_link_moments_are_accumulated_beside_the_raw_ones(link, as_array):
+def test_link_moments(link, as_array):
     samples = np.random.default_rng(0).normal(size=(7, 4, 3))
     stream = StreamingPosterior(link=link, keep_samples=True)
     for sample in samples:
@@ -85,14 +85,14 @@ def test_link_moments_are_accumulated_beside_the_raw_ones(link, as_array):
     assert posterior.link == link
 
 
-def test_without_a_link_or_samples_nothing_of_them_is_kept():
+def test_link_moments_and_samples_are_none_by_default():
     stream = StreamingPosterior()
     stream.update(np.ones(2))
     posterior = stream.posterior()
     assert posterior.link_mean is None and posterior.link_var is None and posterior.samples is None
 
 
-def test_unknown_link_is_refused():
+def test_unknown_link():
     with pytest.raises(ValueError, match="link must be one of"):
         StreamingPosterior(link="probit")
 

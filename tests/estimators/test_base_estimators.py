@@ -57,9 +57,7 @@ def test_automatic_early_stopping_inside_a_pipeline_is_switched_off(table):
     ],
     ids=lambda v: type(v).__name__,
 )
-def test_validation_on_paired_rows_that_was_asked_for_is_switched_off_with_a_warning(
-    base, word, value, table
-):
+def test_internal_validation_is_switched_off_with_a_warning(base, word, value, table):
     with pytest.warns(UserWarning, match=f"{word}.*switched off"):
         model = fit(base, table)
     assert model.estimator_.get_params()[word] is value
@@ -82,12 +80,12 @@ def test_early_stopping_of_a_network_is_switched_off_with_a_warning(table):
     ],
     ids=lambda b: type(b).__name__,
 )
-def test_cross_validation_inside_the_base_gets_a_warning(base, table):
+def test_internal_cross_validation_warns(base, table):
     with pytest.warns(UserWarning, match="tune it outside"):
         fit(base, table)
 
 
-def test_the_center_keeps_the_users_own_settings(table):
+def test_center_keeps_the_settings_of_the_estimator(table):
     with pytest.warns(UserWarning, match="switched off"):
         model = fit(HistGradientBoostingRegressor(max_iter=5, early_stopping=True), table, center="estimator")
     assert model.center_.early_stopping is True
@@ -101,18 +99,18 @@ def test_probabilities_of_svc_are_fitted_in_folds_of_rows_not_of_pairs(labelled)
     assert hasattr(model, "score_map_")
 
 
-def test_kernel_machines_are_told_apart_even_inside_pipelines():
+def test_kernel_machines_in_pipelines():
     assert is_kernel_machine(make_pipeline(StandardScaler(), SVR()))
     assert not is_kernel_machine(make_pipeline(StandardScaler(), Ridge()))
 
 
-def test_the_users_base_is_never_touched(table):
+def test_the_given_estimator_is_not_changed(table):
     base = HistGradientBoostingRegressor(max_iter=5)
     fit(base, table)
     assert base.early_stopping == "auto" and base.random_state is None and not hasattr(base, "n_features_in_")
 
 
-def test_seeds_of_every_part_are_derived(table):
+def test_seeds_of_nested_estimators(table):
     base = StackingRegressor(
         [("a", DecisionTreeRegressor()), ("b", DecisionTreeRegressor(random_state=3))], cv=2
     )
@@ -204,7 +202,7 @@ def test_missing_values_pass_through_wrappers_of_classifiers(wrap, gaps):
         assert np.isfinite(model.fit(X, y > 0).predict_proba(X)).all()
 
 
-def test_a_pipeline_that_refuses_missing_values_itself_says_so_in_one_line(gaps):
+def test_error_of_a_pipeline_without_missing_value_support(gaps):
     base = make_pipeline(FunctionTransformer(), Ridge())
     with pytest.raises(ValueError, match=r"^X contains NaN, which Pipeline does not accept[^\n]*$"):
         fit(base, gaps)
@@ -217,7 +215,7 @@ def test_a_pipeline_that_refuses_missing_values_itself_says_so_in_one_line(gaps)
     [SVR(), make_pipeline(StandardScaler(), SVR()), MultiOutputRegressor(SVR()), MLPRegressor()],
     ids=lambda b: type(b).__name__,
 )
-def test_missing_values_are_refused_before_a_base_that_does_not_accept_them(base, gaps):
+def test_missing_values_raise_where_not_accepted(base, gaps):
     assert not get_tags(AnchoredRegressor(base)).input_tags.allow_nan
     with pytest.raises(ValueError, match=r"X contains NaN, which .* does not accept"):
         AnchoredRegressor(base).fit(*gaps)
@@ -241,7 +239,7 @@ def test_missing_values_under_other_parameters(words, gaps):
     assert np.isfinite(std).all()
 
 
-def test_a_model_trained_on_whole_rows_predicts_rows_with_missing_values(table, gaps):
+def test_missing_values_in_prediction_only(table, gaps):
     forest = fit(RandomForestRegressor(4), table)
     expected = [
         forest.estimator_.predict(np.hstack([np.broadcast_to(r, gaps[0].shape), gaps[0] - r]))
@@ -252,7 +250,7 @@ def test_a_model_trained_on_whole_rows_predicts_rows_with_missing_values(table, 
     assert np.isfinite(forest.predict(table[0])).all()
 
 
-def test_a_weight_of_two_is_two_equal_rows_with_missing_values(gaps):
+def test_weights_equal_repeated_rows_with_missing_values(gaps):
     X, y = gaps[0][:30], gaps[1][:30]
     weights = np.tile([1, 2, 1], 10)
     twice = np.repeat(np.arange(30), weights)
@@ -331,7 +329,7 @@ def test_several_outputs_of_catboost(table):
     assert mean.shape == Y.shape and np.corrcoef(mean[:, 0], y)[0, 1] > 0.7
 
 
-def test_catboost_refuses_columns_of_categories(table):
+def test_categorical_columns_of_catboost_raise(table):
     with pytest.raises(ValueError, match=r"cat_features.*leave it out"):
         fit(boosted("catboost", "Regressor", cat_features=[0]), table)
 
@@ -357,7 +355,7 @@ class Nearest:
         return self.model_.predict(X)
 
 
-def test_any_object_with_the_methods_of_an_estimator_is_a_base(table):
+def test_objects_with_the_methods_of_an_estimator(table):
     X, _ = table
     expected = fit(KNeighborsRegressor(2), table).predict(X)
     np.testing.assert_array_equal(fit(Nearest(2), table, center="anchored").predict(X), expected)
@@ -368,13 +366,13 @@ def test_any_object_with_the_methods_of_an_estimator_is_a_base(table):
 
 
 @pytest.mark.parametrize("wrap", [make_pipeline, TransformedTargetRegressor, BaggingRegressor])
-def test_models_without_tags_inside_others(wrap):
+def test_wrapped_estimators_without_tags(wrap):
     tags = tags_of(wrap(Nearest()))
     assert tags.target_tags.required and tags.estimator_type is None
     assert get_tags(AnchoredRegressor(wrap(Nearest()))).input_tags.allow_nan
 
 
-def test_the_last_step_of_a_pipeline_needs_no_tags(table, gaps):
+def test_pipelines_of_estimators_without_tags(table, gaps):
     base = make_pipeline(FunctionTransformer(), Nearest(2))
     assert hasattr(fit(base, table).estimator_[-1], "model_")
     with pytest.raises(ValueError, match=r"X contains NaN, which Pipeline does not accept[^\n]*$"):

@@ -76,7 +76,7 @@ def test_a_constant_target_has_no_uncertainty(table):
     np.testing.assert_array_equal(model.predict(X, return_std=True)[1], 0.0)
 
 
-def test_rounding_is_not_taken_for_a_spread():
+def test_rounding_errors_are_not_a_spread():
     """All pairs fit a plain linear model alike in both blocks: what is left of σ is rounding."""
     X, y = load_diabetes(return_X_y=True)
     model = AnchoredRegressor(LinearRegression(), calibrate="cv", random_state=0).fit(X[:200], y[:200])

@@ -45,7 +45,7 @@ def test_probabilities_are_the_mean_over_anchors(labelled):
 
 
 @pytest.mark.parametrize("base", [SVC(C=10), LinearSVC(), RidgeClassifier()], ids=lambda b: type(b).__name__)
-def test_scores_become_probabilities_fitted_on_rows_left_out(base):
+def test_probabilities_from_scores_are_fitted_on_held_out_rows(base):
     X, y = load_iris(return_X_y=True)
     X_train, X_test, y_train, y_test = train_test_split(X, y, random_state=0, stratify=y)
     model = AnchoredClassifier(base, random_state=0).fit(X_train, y_train)
@@ -56,7 +56,7 @@ def test_scores_become_probabilities_fitted_on_rows_left_out(base):
     assert model.uncertainty(X_test).shape == (38,)
 
 
-def test_probabilities_of_scores_do_not_flatter_rows_of_pure_noise():
+def test_probabilities_from_scores_on_noise():
     """An RBF machine separates its own rows perfectly; only rows left out show that it has learnt nothing."""
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(60, 5)), rng.integers(0, 2, 60)
@@ -64,7 +64,7 @@ def test_probabilities_of_scores_do_not_flatter_rows_of_pure_noise():
     assert model.predict_proba(rng.normal(size=(50, 5))).max() < 0.8
 
 
-def test_votes_where_there_is_nothing_else(labelled):
+def test_votes_without_probabilities_or_scores(labelled):
     X, y = labelled
     model = AnchoredClassifier(Nearest(), n_anchors=10, random_state=0).fit(X, y)
     assert not hasattr(model, "predict_proba")
@@ -76,7 +76,7 @@ def test_votes_where_there_is_nothing_else(labelled):
     np.testing.assert_allclose(model.uncertainty(X), (share * (1 - share)).sum(axis=1), atol=1e-12)
 
 
-def test_a_class_of_one_row_cannot_have_probabilities_fitted(labelled):
+def test_a_class_with_one_row_raises_for_scores(labelled):
     X, y = labelled
     y = y.astype(object)
     y[0] = "lonely"
@@ -106,7 +106,7 @@ def test_center_keeps_the_plain_probabilities(labelled):
     np.testing.assert_array_equal(centred.predict(X), plain.predict(X))
 
 
-def test_center_of_a_model_without_probabilities_is_its_label(labelled):
+def test_center_without_probabilities(labelled):
     X, y = labelled
     model = AnchoredClassifier(SVC(C=10), center="estimator", n_anchors=3, random_state=0).fit(X, y)
     np.testing.assert_array_equal(model.predict(X), SVC(C=10).fit(X, y).predict(X))
@@ -150,7 +150,7 @@ def test_multilabel_network(labelled):
     assert (model.predict(X) == Y).mean() > 0.85
 
 
-def test_refitting_with_another_base_forgets_the_first(labelled):
+def test_refitting_with_another_estimator(labelled):
     X, y = labelled
     model = AnchoredClassifier(SVC(), n_anchors=3, random_state=0).fit(X, y)
     assert hasattr(model, "score_map_")
@@ -179,7 +179,7 @@ def test_default_base_and_number_of_anchors(labelled):
     assert model.score(*labelled) > 0.9
 
 
-def test_a_class_whose_rows_weigh_nothing_keeps_its_column(labelled):
+def test_a_class_of_zero_weight_keeps_its_column(labelled):
     X, y = labelled
     model = AnchoredClassifier(SGDClassifier(), n_anchors=5, random_state=0)
     model.fit(X, y, sample_weight=(y != "blue").astype(float))
@@ -200,14 +200,14 @@ def test_multilabel_with_a_label_that_is_always_set(labelled):
     assert (model.predict(X) == Y).mean() > 0.9
 
 
-def test_multilabel_with_scores_only_is_put_to_the_vote(labelled):
+def test_multilabel_with_scores_only_uses_votes(labelled):
     X, _ = labelled
     Y = np.column_stack([X[:, 0] > 1, X[:, 1] > 1]).astype(int)
     model = AnchoredClassifier(RidgeClassifier(), n_anchors=4, random_state=0).fit(X, Y)
     assert (model.predict(X) == Y).mean() > 0.9
 
 
-def test_a_stack_shows_its_probabilities_once_fitted(labelled):
+def test_predict_proba_of_a_stack(labelled):
     stack = StackingClassifier([("tree", DecisionTreeClassifier(max_depth=3))], cv=2)
     with pytest.warns(UserWarning, match="tune it outside"):
         model = AnchoredClassifier(stack, n_anchors=3, n_train_anchors=5, random_state=0).fit(*labelled)
@@ -223,7 +223,7 @@ def uneven():
 @pytest.mark.parametrize(
     "base", [LinearSVC(class_weight="balanced"), RidgeClassifier(class_weight="balanced")]
 )
-def test_weights_of_classes_are_not_undone(base, uneven):
+def test_class_weights_are_kept(base, uneven):
     train, (X, y) = uneven
     plain = recall_score(y, clone(base).fit(*train).predict(X))
     anchored = recall_score(y, AnchoredClassifier(base, random_state=0).fit(*train).predict(X))
@@ -233,7 +233,7 @@ def test_weights_of_classes_are_not_undone(base, uneven):
 @pytest.mark.parametrize(
     "base", [NearestCentroid(), FixedThresholdClassifier(LogisticRegression(), threshold=0.1)]
 )
-def test_a_center_predicts_by_its_own_rule(base, uneven):
+def test_predict_of_the_center(base, uneven):
     train, (X, _) = uneven
     model = AnchoredClassifier(base, center="estimator", random_state=0).fit(*train)
     np.testing.assert_array_equal(model.predict(X), clone(base).fit(*train).predict(X))

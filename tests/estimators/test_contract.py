@@ -59,13 +59,13 @@ def test_scikit_learn_checks(estimator, check):
     check(estimator)
 
 
-def test_nothing_is_excused_for_trees():
+def test_trees_have_no_expected_failures():
     assert EXPECTED_FAILED_CHECKS["DecisionTreeRegressor"] == {}
     assert EXPECTED_FAILED_CHECKS["DecisionTreeClassifier"] == {}
 
 
 @pytest.mark.parametrize("base", REGRESSORS + CLASSIFIERS, ids=lambda b: type(b).__name__)
-def test_what_is_excused_fails_for_the_base_or_for_bagging_over_it(base):
+def test_expected_failures_occur_without_anchoring(base):
     if not has_fit_parameter(base, "sample_weight"):
         return  # the excused checks are those of weights, which the base does not take
     bagging = (BaggingRegressor if base in REGRESSORS else BaggingClassifier)(base, random_state=0)
@@ -89,7 +89,7 @@ EXACT = [DecisionTreeRegressor(), RandomForestRegressor(5, n_jobs=2), ExtraTrees
 
 @pytest.mark.parametrize("base", EXACT, ids=lambda b: type(b).__name__)
 @pytest.mark.parametrize("encoding", ["difference", "identity", "two-anchor"])
-def test_contract_of_trees_holds_to_the_last_bit(base, encoding, table):
+def test_contract_of_trees_without_tolerance(base, encoding, table):
     check_contract(AnchoredRegressor(base, encoding=encoding, random_state=0), *table, rtol=0)
 
 
@@ -114,7 +114,7 @@ def test_contract_notices_a_prediction_that_depends_on_its_batch(table):
         check_contract(Leaky(DecisionTreeRegressor(), random_state=0), *table)
 
 
-def test_constructors_agree_but_for_the_number_of_anchors():
+def test_constructors_differ_in_n_anchors_only():
     ours = inspect.signature(AnchoredRegressor).parameters
     theirs = inspect.signature(AnchoredClassifier).parameters
     different = {name for name in ours if ours[name].default != theirs[name].default}

@@ -34,7 +34,7 @@ class Slow(RegressorMixin, BaseEstimator):
 
 
 @pytest.mark.parametrize("power", [0.5, 1.0, 2.0])
-def test_the_estimate_follows_the_growth_of_the_cost(power):
+def test_estimate_of_several_complexities(power):
     tuples = np.zeros((25_600, 2))
     seconds = estimate_seconds(Slow(power=power), tuples, np.zeros(25_600), {})
     assert seconds == pytest.approx(256**power)
@@ -45,7 +45,7 @@ def test_few_pairs_are_not_timed():
 
 
 @pytest.mark.parametrize("error", [ValueError, RuntimeError])
-def test_a_part_that_cannot_be_fitted_gives_no_estimate(error):
+def test_no_estimate_if_a_part_cannot_be_fitted(error):
     class Refuses(Slow):
         def fit(self, X, y):
             raise error("too few rows")
@@ -54,7 +54,7 @@ def test_a_part_that_cannot_be_fitted_gives_no_estimate(error):
 
 
 @pytest.mark.parametrize(("limit", "warned"), [(0.0, True), (np.inf, False)])
-def test_a_slow_fit_warns_once_and_gives_the_same_model(limit, warned, monkeypatch):
+def test_a_slow_fit_warns_once(limit, warned, monkeypatch):
     monkeypatch.setattr(_delta_model, "SLOW_SECONDS", limit)
     X = np.random.default_rng(0).normal(size=(300, 3))
     model = AnchoredRegressor(random_state=0, calibrate="cv").set_params(n_train_anchors=300)

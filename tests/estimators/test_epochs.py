@@ -19,7 +19,7 @@ class Recorder(MLPRegressor):
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_every_epoch_brings_other_anchors_and_the_same_rows(table):
+def test_every_epoch_draws_new_anchors(table):
     X, y = table
     model = AnchoredRegressor(Recorder(hidden_layer_sizes=(8,), max_iter=4), random_state=0).fit(X, y)
     epochs = model.estimator_.epochs_
@@ -32,7 +32,7 @@ def test_every_epoch_brings_other_anchors_and_the_same_rows(table):
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_a_given_number_of_training_anchors_is_the_pool(table):
+def test_n_train_anchors_limits_the_anchors_of_epochs(table):
     model = AnchoredRegressor(
         Recorder(hidden_layer_sizes=(8,), max_iter=5), n_train_anchors=3, random_state=0
     ).fit(*table)
@@ -41,7 +41,7 @@ def test_a_given_number_of_training_anchors_is_the_pool(table):
     assert {tuple(a) for a in model.anchors_} == {tuple(a) for a in anchors}
 
 
-def test_training_stops_by_the_rule_of_the_base(table):
+def test_stopping_rule(table):
     X, y = table
     base = MLPRegressor(
         hidden_layer_sizes=(16,), max_iter=5000, tol=1e-2, n_iter_no_change=5, learning_rate_init=0.01
@@ -54,12 +54,12 @@ def test_training_stops_by_the_rule_of_the_base(table):
     assert stale[-6:].all(), "the last epochs did not improve by tol"
 
 
-def test_running_out_of_epochs_is_said(table):
+def test_convergence_warning(table):
     with pytest.warns(ConvergenceWarning, match="max_iter=3"):
         AnchoredRegressor(MLPRegressor(hidden_layer_sizes=(8,), max_iter=3), random_state=0).fit(*table)
 
 
-def test_without_a_tolerance_there_is_nothing_to_warn_of(table):
+def test_no_convergence_warning_without_a_tolerance(table):
     X, y = table
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
@@ -87,7 +87,7 @@ def test_linear_regression_by_gradient_descent(table):
     assert AnchoredRegressor(SGDRegressor(), random_state=0).fit(X, y).score(X, y) > 0.95
 
 
-def test_bases_that_cannot_learn_by_epochs_are_paired():
+def test_trains_by_epochs():
     assert trains_by_epochs(SGDClassifier())
     assert not trains_by_epochs(MLPRegressor(solver="lbfgs"))
     assert not trains_by_epochs(SGDClassifier(class_weight="balanced"))

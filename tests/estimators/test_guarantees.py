@@ -41,7 +41,7 @@ def fitted():
 @pytest.mark.parametrize("name", BASES)
 @given(seed=st.integers(0, 1000), n=st.integers(1, 40))
 @settings(max_examples=15)
-def test_a_row_does_not_care_about_its_batch(fitted, name, seed, n):
+def test_predictions_do_not_depend_on_the_batch(fitted, name, seed, n):
     model = fitted[name]
     X = np.random.default_rng(seed).normal(size=(n, 3))
     whole = model.posterior(X)
@@ -58,7 +58,7 @@ def test_a_row_does_not_care_about_its_batch(fitted, name, seed, n):
 @pytest.mark.parametrize("name", BASES)
 @pytest.mark.parametrize("rows_per_call", [1, 7, 64])
 @pytest.mark.parametrize("n_jobs", [1, 2])
-def test_chunks_and_threads_change_nothing(fitted, name, rows_per_call, n_jobs, monkeypatch):
+def test_predictions_do_not_depend_on_chunks_and_threads(fitted, name, rows_per_call, n_jobs, monkeypatch):
     model = fitted[name]
     X = np.random.default_rng(1).normal(size=(53, 3))
     whole = model.posterior(X)
@@ -91,7 +91,7 @@ def test_the_spread_of_a_linear_model_is_its_closed_form(seed, alpha):
     np.testing.assert_allclose(posterior.std, sigma, rtol=1e-6, atol=1e-9)
 
 
-def test_a_linear_model_that_fits_exactly_has_no_spread():
+def test_an_exact_linear_fit_has_no_spread():
     X, _ = problem(3)
     y = X @ [1.0, -2.0, 0.5] + 3
     mean, std = AnchoredRegressor(LinearRegression(), random_state=0).fit(X, y).predict(X, return_std=True)
@@ -149,7 +149,7 @@ def test_more_anchors_than_rows_repeat_them():
     assert len(counts) == 8 and counts.max() - counts.min() <= 1
 
 
-def test_uncertainty_ranks_errors_on_a_real_table():
+def test_uncertainty_correlates_with_errors():
     X, y = load_diabetes(return_X_y=True)
     correlations = []
     for seed in range(3):

@@ -126,7 +126,7 @@ def test_leaves_and_outputs_are_those_of_scikit_learn(kind, encoding, dtype):
 @pytest.mark.parametrize("trained", ["with gaps", "without gaps"])
 @pytest.mark.parametrize("encoding", ENCODINGS)
 @pytest.mark.parametrize("kind", TREES + FORESTS)
-def test_missing_values_go_where_scikit_learn_sends_them(kind, encoding, trained):
+def test_missing_values(kind, encoding, trained):
     rng = np.random.default_rng(1)
 
     def punched(values, share=0.3):
@@ -205,7 +205,7 @@ def test_several_targets(kind):
 
 @pytest.mark.parametrize("n_targets", [1, 3])
 @pytest.mark.parametrize("kind", TREES + FORESTS)
-def test_tree_outputs_are_the_estimators_own(kind, n_targets):
+def test_tree_outputs_equal_predictions(kind, n_targets):
     rng = np.random.default_rng(3)
     estimator = fitted(new(kind), "difference", rng, 0.5, n_targets=n_targets)
     Z = tuples(sample(rng, (100, D), 0.25), *anchor_parts("difference", *sample(rng, (2, D), 0.5)))
@@ -225,7 +225,7 @@ def test_other_shapes_of_trees(params):
     assert_same(estimator, "difference", sample(rng, (100, D), 0.25), *sample(rng, (2, D), 0.5))
 
 
-def test_blocks_of_rows_do_not_matter(monkeypatch):
+def test_results_do_not_depend_on_blocks_of_rows(monkeypatch):
     rng = np.random.default_rng(5)
     estimator = fitted(new(RandomForestRegressor), "difference", rng, 0.5)
     monkeypatch.setattr(module, "BLOCK_ROWS", 17)
@@ -233,7 +233,7 @@ def test_blocks_of_rows_do_not_matter(monkeypatch):
         assert_same(estimator, "difference", sample(rng, (n, D), 0.25), *sample(rng, (2, D), 0.5))
 
 
-def test_threads_do_not_disturb_each_other():
+def test_threads():
     rng = np.random.default_rng(6)
     packed = PackedTrees(fitted(new(RandomForestRegressor), "difference", rng, 0.0), D)
     X, anchors = rng.normal(size=(3000, D)), rng.normal(size=(20, D))
@@ -243,7 +243,7 @@ def test_threads_do_not_disturb_each_other():
     np.testing.assert_array_equal(together, alone)
 
 
-def test_rows_of_any_layout_are_taken_and_left_alone():
+def test_memory_layouts_of_rows():
     rng = np.random.default_rng(7)
     packed = PackedTrees(fitted(new(RandomForestRegressor), "difference", rng, 0.5), D)
     X, (r, _) = sample(rng, (50, D), 1.0), sample(rng, (2, D), 0.5)
@@ -257,7 +257,7 @@ def test_rows_of_any_layout_are_taken_and_left_alone():
     assert packed.outputs(X[:0], r, r).shape == (0, 1)
 
 
-def test_values_beyond_float32_do_no_harm():
+def test_values_beyond_float32():
     rng = np.random.default_rng(8)
     packed = PackedTrees(fitted(new(RandomForestRegressor), "difference", rng, 0.0), D)
     X = rng.choice([-1e308, -1e39, 0.0, 1e39, 1e308], size=(200, D))

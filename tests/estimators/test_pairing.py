@@ -37,7 +37,7 @@ def rows(n, d=2):
 @pytest.mark.parametrize(
     ("n", "anchors"), [(10, 10), (200, 200), (316, 316), (317, 315), (1000, 100), (5000, 20), (100_000, 20)]
 )
-def test_auto_takes_all_pairs_while_they_are_few_and_never_fewer_than_twenty_anchors(n, anchors):
+def test_auto_n_train_anchors(n, anchors):
     assert pairing.count_train_anchors(n, "auto", DecisionTreeRegressor()) == anchors
     assert pairing.count_train_anchors(n, 7, DecisionTreeRegressor()) == 7
 
@@ -56,7 +56,7 @@ def test_auto_takes_all_pairs_while_they_are_few_and_never_fewer_than_twenty_anc
         (RandomForestRegressor(0), 200, 200),
     ],
 )
-def test_auto_takes_fewer_anchors_for_more_trees(forest, n, anchors):
+def test_auto_n_train_anchors_of_forests(forest, n, anchors):
     assert pairing.count_train_anchors(n, "auto", forest) == anchors
     assert pairing.count_train_anchors(n, 300, forest) == 300
 
@@ -79,19 +79,19 @@ def test_an_anchored_forest_of_2000_rows_is_small():
     assert len(pickle.dumps(model)) < 40e6
 
 
-def test_pairs_never_take_more_than_half_a_gigabyte():
+def test_size_of_pairs_is_limited():
     bytes_per_pair = 8 * 2 * 1000
     per_row = pairing.count_anchors_per_row(5000, 20, bytes_per_pair, None)
     assert 1 <= per_row < 20
     assert 5000 * per_row * bytes_per_pair <= 500_000_000
 
 
-def test_every_row_is_trained_on_however_many_there_are():
+def test_every_row_has_a_pair():
     assert pairing.count_anchors_per_row(200_000, 20, 8, 10_000) == 1
 
 
 @given(n=st.integers(1, 30), anchors=st.integers(1, 12), data=st.data())
-def test_thinned_pairs_give_each_row_different_anchors_of_the_shared_ones(n, anchors, data):
+def test_shared_pairs_with_few_anchors_per_row(n, anchors, data):
     per_row = data.draw(st.integers(1, anchors))
     partners = pairing.shared_pairs(n, anchors, per_row, np.random.default_rng(0))
     assert partners.shape == (n, per_row)
@@ -110,7 +110,7 @@ def test_pairs_decode_to_their_rows_in_blocks(dtype, monkeypatch):
     np.testing.assert_allclose(tuples[:, :2], data.X[partners.reshape(-1)], rtol=1e-6)
 
 
-def test_a_kernel_machine_sees_ten_thousand_pairs_over_many_anchors():
+def test_pairs_of_kernel_machines_are_limited():
     X = np.random.default_rng(0).normal(size=(400, 2))
     model = AnchoredRegressor(
         GaussianProcessRegressor(optimizer=None, alpha=0.1), n_anchors=50, random_state=0
@@ -121,7 +121,7 @@ def test_a_kernel_machine_sees_ten_thousand_pairs_over_many_anchors():
     assert len(np.unique(model.anchors_, axis=0)) == 50
 
 
-def test_trees_are_trained_on_the_same_pairs_as_any_base(table):
+def test_pairs_of_trees(table):
     """Their tuples are formed in float32; the differences behind them are taken in float64."""
     X, y = table
     X = X + 1e6
@@ -133,7 +133,7 @@ def test_trees_are_trained_on_the_same_pairs_as_any_base(table):
     np.testing.assert_array_equal(tree.estimator_[0].tree_.threshold, direct[0].tree_.threshold)
 
 
-def test_the_second_anchor_of_a_tuple_is_not_tied_to_the_first(table):
+def test_second_anchors_are_independent(table):
     X, y = table
     model = AnchoredRegressor(
         KNeighborsRegressor(), encoding="two-anchor", n_train_anchors=30, random_state=0
@@ -147,7 +147,7 @@ def test_the_second_anchor_of_a_tuple_is_not_tied_to_the_first(table):
 
 
 @pytest.mark.parametrize("n_train_anchors", [1, 3])
-def test_random_pairs_do_not_pair_rows_with_themselves_and_predict_with_many_anchors(table, n_train_anchors):
+def test_random_pairs(table, n_train_anchors):
     X, y = table
     model = AnchoredRegressor(KNeighborsRegressor(), pairing="random", n_train_anchors=n_train_anchors)
     model.set_params(random_state=0, n_anchors=50).fit(X, y)
@@ -157,7 +157,7 @@ def test_random_pairs_do_not_pair_rows_with_themselves_and_predict_with_many_anc
     assert model.predict(X, return_std=True)[1].min() > 0
 
 
-def test_there_are_no_more_training_anchors_than_rows_to_draw_from(table):
+def test_support_limits_training_anchors(table):
     X, y = table
     by_data = AnchoredRegressor(KNeighborsRegressor(), n_train_anchors=1000, random_state=0).fit(X, y)
     assert by_data.estimator_.n_samples_fit_ == 60 * 60
@@ -165,7 +165,7 @@ def test_there_are_no_more_training_anchors_than_rows_to_draw_from(table):
     assert by_set.estimator_.n_samples_fit_ == 60 * 5
 
 
-def test_what_a_prior_draws_is_looked_at(table):
+def test_drawn_anchors_are_validated(table):
     class Broken(DataPrior):
         def draw(self, x, n, rng, **_):
             return np.full((n, x.shape[1]), np.nan)
@@ -181,7 +181,7 @@ def test_what_a_prior_draws_is_looked_at(table):
 
 
 @pytest.mark.parametrize("words", [{}, {"pairing": "random"}, {"n_train_anchors": 3000}], ids=str)
-def test_fitting_a_large_table_takes_little_more_memory_than_its_pairs(words):
+def test_memory_of_fitting(words):
     """The cap is lowered twentyfold, so that the test itself stays small."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(3000, 40))

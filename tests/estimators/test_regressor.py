@@ -34,14 +34,14 @@ def test_prediction_is_the_mean_over_anchors_of_the_base_on_tuples(table):
 
 
 @pytest.mark.parametrize(("encoding", "width"), [("identity", 2), ("two-anchor", 3), (TwoAnchor(), 3)])
-def test_encodings_widen_the_base(encoding, width, table):
+def test_width_of_encodings(encoding, width, table):
     X, y = table
     model = AnchoredRegressor(DecisionTreeRegressor(), encoding=encoding, random_state=0).fit(X, y)
     assert model.estimator_.n_features_in_ == 4 * width
     assert np.corrcoef(model.predict(X), y)[0, 1] > (0.9 if width == 2 else 0.7)
 
 
-def test_an_encoding_of_ones_own_takes_the_plain_path(table):
+def test_custom_encoding(table):
     class Ratio(Difference):
         def encode(self, x, *anchors, axis=1):
             return np.concatenate(
@@ -69,7 +69,7 @@ def test_priors(anchors, table):
     assert is_row.all() if anchors not in ("normal", "kmeans") else not is_row.any()
 
 
-def test_anchors_of_ones_own(table):
+def test_given_anchors(table):
     X, y = table
     own = X[:5] + 10
     for anchors in (own, own.tolist(), pd.DataFrame(own), SetPrior(own)):
@@ -79,7 +79,7 @@ def test_anchors_of_ones_own(table):
         np.testing.assert_array_equal(np.sort(model.anchors_, axis=0), np.sort(own, axis=0))
 
 
-def test_anchors_to_predict_by_are_among_those_trained_with(table):
+def test_prediction_anchors_are_training_anchors(table):
     X, y = table
     model = AnchoredRegressor(DecisionTreeRegressor(), n_anchors=6, n_train_anchors=7, random_state=0).fit(
         X, y
@@ -88,7 +88,7 @@ def test_anchors_to_predict_by_are_among_those_trained_with(table):
     assert len(np.unique(model.anchors_, axis=0)) == 6
 
 
-def test_random_pairing_gives_each_row_anchors_of_its_own(table):
+def test_random_pairing(table):
     X, y = table
     model = AnchoredRegressor(KNeighborsRegressor(), pairing="random", n_train_anchors=3, random_state=0).fit(
         X, y
@@ -99,7 +99,7 @@ def test_random_pairing_gives_each_row_anchors_of_its_own(table):
     np.testing.assert_allclose(tuples[:, :4] + tuples[:, 4:], np.repeat(X, 3, axis=0))
 
 
-def test_set_anchors_swaps_them_after_fitting(table):
+def test_set_anchors(table):
     X, y = table
     model = AnchoredRegressor(DecisionTreeRegressor(), random_state=0).fit(X, y)
     own = X[:3].copy()
@@ -139,13 +139,13 @@ def test_several_outputs(base, table):
     assert model.score(X, Y) > 0.5
 
 
-def test_several_outputs_for_a_base_of_one_say_what_to_do(table):
+def test_several_outputs_of_an_estimator_for_one_raise(table):
     X, y = table
     with pytest.raises(ValueError, match="MultiOutputRegressor"):
         AnchoredRegressor(SVR()).fit(X, np.column_stack([y, y]))
 
 
-def test_a_base_without_a_seed_gets_one_of_ours(table):
+def test_the_estimator_is_seeded(table):
     X, y = table
     model = AnchoredRegressor(RandomForestRegressor(2), random_state=3).fit(X, y)
     assert isinstance(model.estimator_.random_state, int)
@@ -177,7 +177,7 @@ def test_pipelines_inside_and_outside(table):
     assert len(outside.predict(X, return_std=True)) == 2
 
 
-def test_a_column_transformer_belongs_outside():
+def test_a_column_transformer_inside_raises():
     frame = pd.DataFrame({"x": np.arange(20.0), "kind": ["a", "b"] * 10})
     columns = ColumnTransformer([("kind", OneHotEncoder(), ["kind"])], remainder="passthrough")
     y = np.arange(20.0)
@@ -188,7 +188,7 @@ def test_a_column_transformer_belongs_outside():
     assert outside.score(frame, y) > 0.9
 
 
-def test_grid_search_over_the_base(table):
+def test_grid_search(table):
     X, y = table
     model = AnchoredRegressor(DecisionTreeRegressor(), n_anchors=10, random_state=0)
     search = GridSearchCV(
@@ -205,7 +205,7 @@ def test_the_default_base_works():
     assert cross_val_score(model, X, y, cv=2).mean() > 0.3
 
 
-def test_a_column_vector_as_target_is_flattened_with_a_word(table):
+def test_a_column_vector_as_target_warns(table):
     X, y = table
     with pytest.warns(sklearn.exceptions.DataConversionWarning):
         model = AnchoredRegressor(DecisionTreeRegressor(), random_state=0).fit(X, y[:, None])

@@ -20,7 +20,7 @@ def repeated(X, y, weights=WEIGHTS):
 
 
 @pytest.mark.parametrize(("anchors", "n_train_anchors"), [("data", "auto"), ("data", 10), ("normal", 10)])
-def test_a_weight_stands_for_a_repeated_row(table, n_train_anchors, anchors):
+def test_a_weight_equals_a_repeated_row(table, n_train_anchors, anchors):
     model = AnchoredRegressor(Ridge(), anchors=anchors, n_train_anchors=n_train_anchors, random_state=0)
     X, y = table
     weighted = sklearn.clone(model).fit(X, y, sample_weight=WEIGHTS).posterior(X)
@@ -43,7 +43,7 @@ def test_weights_reach_a_base_inside_a_pipeline(table):
 @pytest.mark.parametrize(
     "base", [KNeighborsRegressor(), make_pipeline(StandardScaler(), KNeighborsRegressor())]
 )
-def test_a_base_without_weights_says_so(base, table):
+def test_weights_raise_for_an_estimator_without_weights(base, table):
     X, y = table
     model = AnchoredRegressor(base)
     with pytest.raises(TypeError, match=r"sample_weight.*KNeighborsRegressor\.fit does not take it"):
@@ -51,7 +51,7 @@ def test_a_base_without_weights_says_so(base, table):
     assert model.fit(X, y, sample_weight=None).predict(X).shape == (60,)
 
 
-def test_weights_count_in_every_part(labelled):
+def test_weights_of_calibration_and_center(labelled):
     X, y = labelled
     weights = np.where(y == "blue", 5.0, 1.0)
     for base in (SVC(), LogisticRegression()):
@@ -105,7 +105,7 @@ def test_metadata_is_routed_to_the_base(table):
         assert len(scores["test_score"]) == 5
 
 
-def test_wrappers_hand_weights_on(table):
+def test_weights_of_wrapped_estimators(table):
     X, y = table
     weights = np.where(X[:, 0] > 0, 1.0, 1e-6)
     for base in (

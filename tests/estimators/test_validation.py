@@ -49,7 +49,7 @@ def broken(value):
         (pd.DataFrame({"a": pd.date_range("2020", periods=20), "b": y}), y, ValueError, "columns of dates"),
     ],
 )
-def test_data_that_cannot_be_fitted(X, y, error, message):
+def test_invalid_training_data(X, y, error, message):
     model = AnchoredRegressor(SVR())
     with pytest.raises(error, match=message) as raised:
         model.fit(X, y)
@@ -86,13 +86,13 @@ def test_invalid_parameters(params, message):
     assert "\n" not in str(raised.value) and "secretname" not in str(raised.value)
 
 
-def test_a_base_that_is_no_estimator():
+def test_invalid_estimator():
     for base in ("tree", object(), DecisionTreeRegressor):
         with pytest.raises(TypeError, match="estimator must be a scikit-learn estimator"):
             AnchoredRegressor(base).fit(X, y)
 
 
-def test_a_base_of_the_wrong_kind():
+def test_estimator_of_the_wrong_type():
     for base in (DecisionTreeClassifier(), StandardScaler()):
         with pytest.raises(TypeError, match="estimator must be a regressor"):
             AnchoredRegressor(base).fit(X, y)
@@ -101,18 +101,18 @@ def test_a_base_of_the_wrong_kind():
 
 
 @pytest.mark.parametrize("call", ["predict", "posterior", "set_anchors"])
-def test_use_before_fitting(call):
+def test_not_fitted(call):
     with pytest.raises(NotFittedError, match="not fitted yet"):
         getattr(AnchoredRegressor(DecisionTreeRegressor()), call)(X)
 
 
 @pytest.mark.parametrize("call", ["predict", "predict_proba", "uncertainty"])
-def test_use_of_a_classifier_before_fitting(call):
+def test_classifier_not_fitted(call):
     with pytest.raises(NotFittedError):
         getattr(AnchoredClassifier(DecisionTreeClassifier()), call)(X)
 
 
-def test_rows_that_cannot_be_predicted():
+def test_invalid_rows_to_predict():
     model = AnchoredRegressor(DecisionTreeRegressor(), random_state=0).fit(X, y)
     with pytest.raises(ValueError, match="X has 2 features, but AnchoredRegressor is expecting 3"):
         model.predict(X[:, :2])
@@ -140,14 +140,14 @@ FRAMES = {
 
 
 @pytest.mark.parametrize("frame", FRAMES.values(), ids=FRAMES)
-def test_categories_are_refused_with_what_to_do(frame):
+def test_categorical_columns_raise(frame):
     with pytest.raises(ValueError, match=r"categories, \['kind'\].*OneHotEncoder") as raised:
         AnchoredRegressor(BOOSTING).fit(frame, y)
     assert "\n" not in str(raised.value)
     assert "HistGradientBoosting" not in str(raised.value), "the very model that is wrapped"
 
 
-def test_the_advice_on_categories_works():
+def test_encoded_categories():
     encoder = make_column_transformer((OneHotEncoder(sparse_output=False), ["kind"]), remainder="passthrough")
     model = make_pipeline(encoder, AnchoredRegressor(BOOSTING, n_train_anchors=5, random_state=0))
     assert np.isfinite(model.fit(FRAMES["text"], y).predict(FRAMES["text"])).all()
@@ -161,20 +161,20 @@ def test_the_advice_on_categories_works():
     ],
     ids=["alone", "in a pipeline"],
 )
-def test_a_base_that_takes_columns_as_categories_is_refused(base):
+def test_categorical_parameters_of_the_estimator_raise(base):
     with pytest.raises(ValueError, match=r"categorical_features.*leave it out.*OneHotEncoder"):
         AnchoredRegressor(base).fit(X, y)
 
 
 @pytest.mark.parametrize("params", [{"interaction_cst": [{0, 1}]}, {"monotonic_cst": [1, 0, 0]}], ids=str)
-def test_a_base_with_constraints_on_columns_is_refused(params):
+def test_column_constraints_of_the_estimator_raise(params):
     with pytest.raises(ValueError, match=f"{next(iter(params))}.*leave it out") as raised:
         AnchoredRegressor(make_pipeline(HistGradientBoostingRegressor(**params))).fit(X, y)
     assert "\n" not in str(raised.value)
 
 
 @pytest.mark.parametrize("params", [{"categorical_features": []}, {"interaction_cst": []}], ids=str)
-def test_empty_choices_of_columns_count_as_unset(params):
+def test_empty_column_parameters(params):
     empty, unset = (
         AnchoredRegressor(HistGradientBoostingRegressor(**chosen), random_state=0).fit(X, y)
         for chosen in (params, {})
@@ -198,26 +198,26 @@ DATES = {
 
 
 @pytest.mark.parametrize("dates", DATES.values(), ids=DATES)
-def test_dates_are_refused_with_what_to_do(dates):
+def test_dates_raise(dates):
     with pytest.raises(ValueError, match=r"X must be numeric, but has .*turn dates into numbers") as raised:
         AnchoredRegressor(BOOSTING).fit(dates, y)
     assert "\n" not in str(raised.value)
     assert isinstance(dates, np.ndarray) or "['day']" in str(raised.value)
 
 
-def test_anchors_of_dates_are_refused():
+def test_dates_as_anchors_raise():
     model = AnchoredRegressor(DecisionTreeRegressor()).fit(pd.DataFrame({"day": y}), y)
     with pytest.raises(ValueError, match=r"anchors must be numeric, but has columns of dates, \['day'\]"):
         model.set_anchors(DATES["only"])
 
 
 @pytest.mark.parametrize("anchors", ["normal", "kmeans"])
-def test_priors_that_take_means_refuse_missing_values(anchors):
+def test_priors_that_average_raise_for_missing_values(anchors):
     with pytest.raises(ValueError, match=r"takes means.*NaN.*anchors=.data"):
         AnchoredRegressor(BOOSTING, anchors=anchors).fit(broken(np.nan), y)
 
 
-def test_infinity_is_refused_where_missing_values_are_not():
+def test_infinity_raises():
     with pytest.raises(ValueError, match="X contains infinity"):
         AnchoredRegressor(BOOSTING).fit(broken(np.inf), y)
 
@@ -250,12 +250,12 @@ def test_errors_name_the_columns_that_are_not_numeric(frame, columns):
     assert "secretname" not in str(raised.value) and "\n" not in str(raised.value)
 
 
-def test_an_encoding_that_is_data_is_not_shown():
+def test_errors_do_not_show_an_array_as_encoding():
     with pytest.raises(ValueError, match=r"'encoding'.* Got <ndarray of shape \(20, 3\)>"):
         AnchoredRegressor(SVR(), encoding=X).fit(X, y)
 
 
-def test_a_failed_fit_leaves_the_earlier_one_whole():
+def test_a_failed_fit_keeps_the_earlier_one():
     model = AnchoredRegressor(SVR(), n_anchors=5, random_state=0).fit(X, y)
     before = model.predict(X)
     with pytest.raises(ValueError, match="NaN"):
@@ -269,12 +269,12 @@ def test_a_failed_fit_leaves_the_earlier_one_whole():
     assert model.n_features_in_ == 3
 
 
-def test_regression_targets_are_no_classes():
+def test_regression_targets_for_a_classifier_raise():
     with pytest.raises(ValueError, match="Unknown label type"):
         AnchoredClassifier(DecisionTreeClassifier()).fit(X, y)
 
 
-def test_anchors_with_their_columns_in_another_order_are_refused():
+def test_column_order_of_anchors():
     frame = pd.DataFrame(X, columns=list("abc"))
     model = AnchoredRegressor(DecisionTreeRegressor(), random_state=0).fit(frame, y)
     model.set_anchors(frame[:5])
@@ -284,7 +284,7 @@ def test_anchors_with_their_columns_in_another_order_are_refused():
         AnchoredRegressor(DecisionTreeRegressor(), anchors=frame[list("cba")]).fit(frame, y)
 
 
-def test_a_single_anchor_is_warned_of():
+def test_a_single_anchor_warns():
     model = AnchoredRegressor(DecisionTreeRegressor(), random_state=0).fit(X, y)
     with pytest.warns(UserWarning, match="only one distinct anchor"):
         model.set_anchors(X[:1])

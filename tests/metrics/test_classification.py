@@ -97,7 +97,7 @@ def test_every_edge_counts_in_the_lower_bin(n_bins):
         assert calibration_curve([0], [[edge, 1 - edge]], n_bins).count[k - 1] == 1
 
 
-def test_probabilities_that_are_drawn_from_are_calibrated():
+def test_true_probabilities_are_calibrated():
     y, proba = drawn(50_000)
     assert ece(y, proba) < 0.01
     assert nll(y, proba) == pytest.approx(entropy(proba).mean(), abs=0.02)
@@ -130,7 +130,7 @@ def test_bounds(sample):
     assert np.all(entropy(proba) <= np.log(proba.shape[1]) + 1e-12)
 
 
-def test_single_precision_over_many_classes_is_taken():
+def test_single_precision_over_many_classes():
     rng = np.random.default_rng(0)
     proba = torch.softmax(torch.asarray(10 * rng.normal(size=(100, 1000)), dtype=torch.float32), dim=1)
     assert np.isfinite(nll(torch.zeros(100, dtype=torch.int64), proba))
@@ -153,11 +153,11 @@ def test_single_precision_over_many_classes_is_taken():
         ([0], [[0.5, 0.5]] * 2, "inconsistent numbers of samples"),
     ],
 )
-def test_bad_input_is_refused_in_one_line(measure, y, proba, message):
+def test_invalid_input(measure, y, proba, message):
     with pytest.raises(ValueError, match=message):
         measure(y, proba)
 
 
-def test_bad_settings_are_refused():
+def test_invalid_parameters():
     with pytest.raises(ValueError, match=r"n_bins must be a positive integer, got 0\."):
         ece([0], [[0.5, 0.5]], n_bins=0)

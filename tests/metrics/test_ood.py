@@ -98,7 +98,7 @@ def test_only_the_order_of_scores_matters(measure, sides, seed):
 
 
 @pytest.mark.parametrize("measure", MEASURES)
-def test_bad_input_is_refused_in_one_line(measure):
+def test_invalid_input(measure):
     with pytest.raises(ValueError, match=r"inside must have shape \(n,\) with n > 0, got \(0,\)\."):
         measure([], [1.0])
     with pytest.raises(ValueError, match=r"outside must have shape \(n,\) with n > 0, got \(1, 2\)\."):

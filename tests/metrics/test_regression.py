@@ -100,7 +100,7 @@ def test_crps_goes_to_the_absolute_error_as_the_spread_vanishes(std):
 
 
 @given(predictions())
-def test_crps_is_not_negative_and_at_most_the_absolute_error_plus_a_share_of_the_spread(sample):
+def test_bounds_of_crps(sample):
     y, mean, std = sample
     assert (
         -1e-12 <= crps(y, mean, std) <= mae(y, mean) + std.mean() * (np.sqrt(2) - 1) / np.sqrt(np.pi) + 1e-12
@@ -185,14 +185,14 @@ def test_units_of_the_target(sample, scale):
 
 
 @pytest.mark.parametrize("level", [0.0, 1.0, -0.1, 90, float("nan")])
-def test_a_level_outside_0_1_is_refused(level):
+def test_invalid_level(level):
     with pytest.raises(ValueError, match="level must lie between 0 and 1"):
         coverage([1.0], [1.0], [1.0], level)
     with pytest.raises(ValueError, match="level"):
         coverage_curve([1.0], [1.0], [1.0], [0.5, level])
 
 
-def test_shapes_that_would_broadcast_are_refused():
+def test_invalid_shapes():
     with pytest.raises(ValueError, match=r"mean must have shape \(n,\)"):
         rmse(np.zeros(3), np.zeros((3, 1)))
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
@@ -202,7 +202,7 @@ def test_shapes_that_would_broadcast_are_refused():
 
 
 @pytest.mark.parametrize("measure", MEASURES_OF_ERROR_BARS)
-def test_what_is_not_finite_or_negative_is_refused_by_name(measure):
+def test_infinite_and_negative_values_raise(measure):
     with pytest.raises(ValueError, match=r"y contains"):
         measure([np.nan, 1.0], [0.0, 0.0], [1.0, 1.0])
     with pytest.raises(ValueError, match=r"std must not be negative, got -0.5\."):
@@ -210,6 +210,6 @@ def test_what_is_not_finite_or_negative_is_refused_by_name(measure):
 
 
 @pytest.mark.parametrize("measure", [width, sharpness])
-def test_a_negative_spread_alone_is_refused(measure):
+def test_negative_std_raises(measure):
     with pytest.raises(ValueError, match="std must not be negative"):
         measure([-1.0, 1.0])

@@ -68,7 +68,7 @@ def test_ause_in_a_case_that_can_be_done_by_hand():
     assert ause([0.0, 0.0], [0.1, 0.2]) == 0.0
 
 
-def test_a_model_that_knows_where_it_has_seen_data_beats_a_random_order():
+def test_distance_to_the_data_is_better_than_a_random_order():
     X, y = load_diabetes(return_X_y=True)
     # Fitted to one end of a feature, so that the other end is far from the data.
     inside = X[:, 2] < 0
@@ -80,7 +80,7 @@ def test_a_model_that_knows_where_it_has_seen_data_beats_a_random_order():
     assert ause(loss, std) < min(ause(loss, rng.random(len(loss))) for _ in range(20))
 
 
-def test_bad_input_is_refused_in_one_line():
+def test_invalid_input():
     with pytest.raises(ValueError, match=r"inconsistent numbers of samples"):
         aurc([1.0, 2.0], [1.0])
     with pytest.raises(ValueError, match=r"uncertainty contains"):

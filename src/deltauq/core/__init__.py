@@ -1,4 +1,4 @@
-"""The method itself: encodings, anchor priors, and the moments over anchors."""
+"""Encodings, anchor priors, and moments over anchors."""
 
 from deltauq.core.anchors import (
     AnchorPrior,

@@ -1,6 +1,6 @@
-"""Anchor priors P(R): where anchors come from.
+"""Anchor priors P(R), the distributions that anchors are drawn from.
 
-Randomness is always NumPy's, so that a seed means the same anchors for every array library.
+Random numbers always come from NumPy, so that a seed gives the same anchors for every array library.
 """
 
 from __future__ import annotations
@@ -16,18 +16,21 @@ MAX_CLUSTERS = 512
 
 
 def draw_rows(n_rows: int, n: int, rng: np.random.Generator, weights: np.ndarray | None = None) -> np.ndarray:
-    """Draw row indices without replacement as far as that goes, then evenly again.
+    """Draw row indices, each as often as any other up to one draw.
 
     Systematic sampling: n equally spaced positions on the cumulative weights, from a random start.
-    A row is drawn floor or ceil of n * w_i / sum(w) times, so a row of weight 2 stands for two equal
-    rows standing side by side, and more draws than rows repeat every row almost equally often.
+    A row is drawn floor or ceil of n * w_i / sum(w) times, so that a row of weight 2 is equivalent to two
+    equal rows next to each other.
 
     Parameters
     ----------
     n_rows : int
+        Number of rows to draw from.
     n : int
+        Number of draws.
     rng : numpy.random.Generator
     weights : array of shape (n_rows,), optional
+        Weights of the rows.
 
     Returns
     -------
@@ -37,7 +40,7 @@ def draw_rows(n_rows: int, n: int, rng: np.random.Generator, weights: np.ndarray
     order = rng.permutation(n)
     positions = (np.arange(n) + start) / n
     if weights is None:
-        # Whole-number arithmetic is exact here; cumulative weights would only round.
+        # Exact, unlike cumulative weights, which are rounded.
         rows = np.floor(positions * n_rows).astype(np.intp)
     else:
         cumulative = np.cumsum(weights, dtype=np.float64)
@@ -54,10 +57,10 @@ def take_rows(x: Array, rows: np.ndarray) -> Array:
 
 
 class AnchorPrior:
-    """A distribution of anchors, which may look at the training data."""
+    """A distribution of anchors, which may depend on the training data."""
 
     def support(self, x: Array) -> int | None:
-        """Return how many different anchors there are at most, or None where there is no end of them."""
+        """Return the largest number of different anchors, or None if it is infinite."""
         return None
 
     def draw(
@@ -76,10 +79,12 @@ class AnchorPrior:
         x : array of shape (n_rows, ...)
             Training inputs.
         n : int
+            Number of anchors.
         rng : numpy.random.Generator
         labels : array of shape (n_rows,), optional
             Class of each row, or a stratum of its target.
         weights : array of shape (n_rows,), optional
+            Weights of the rows.
 
         Returns
         -------
@@ -92,7 +97,7 @@ class AnchorPrior:
 
 
 class DataPrior(AnchorPrior):
-    """Anchors are rows of the training data: P(R) = P(X), the paper's choice."""
+    """Anchors are rows of the training data, P(R) = P(X), as in the paper."""
 
     def support(self, x: Array) -> int | None:
         """Return the number of training rows."""
@@ -106,12 +111,12 @@ class DataPrior(AnchorPrior):
 
 
 class NormalPrior(AnchorPrior):
-    """Anchors are normal: N(mean, diag var) of the data, or N(0, I).
+    """Anchors are normally distributed: N(mean, diag var) of the data, or N(0, I).
 
     Parameters
     ----------
     standard : bool, default=False
-        Draw from N(0, I), whatever the data: right for normalised images.
+        Whether to draw from N(0, I), for example for normalised images.
     """
 
     def __init__(self, standard: bool = False) -> None:
@@ -161,15 +166,14 @@ class BalancedPrior(AnchorPrior):
 class KMeansPrior(AnchorPrior):
     """Anchors are centres of k-means clusters: averages of at least two training rows each.
 
-    Where a row stands in the data more than once, a centre may still be that row. Centres repeat when fewer
-    remain than were asked for.
+    The centre of repeated rows may equal such a row. Centres repeat if there are fewer than n.
     """
 
     def draw(
         self, x: Array, n: int, rng: np.random.Generator, *, labels: Any = None, weights: Any = None
     ) -> Array:
         """Draw n cluster centres; see `AnchorPrior.draw`."""
-        from sklearn.cluster import MiniBatchKMeans  # only this prior pays for the import
+        from sklearn.cluster import MiniBatchKMeans  # slow, and needed by this prior only
 
         xp = array_namespace(x)
         x = as_float(x)
@@ -179,7 +183,7 @@ class KMeansPrior(AnchorPrior):
         kmeans = MiniBatchKMeans(n_clusters, n_init=3, random_state=int(rng.integers(2**31)))
         members = kmeans.fit_predict(flat, sample_weight=weights)
         sizes = np.bincount(members, minlength=n_clusters)
-        # A cluster of one would ship a training row as it is.
+        # The centre of a cluster of one is a training row.
         kept = np.flatnonzero(sizes >= min(2, sizes.max()))
         w = np.ones(len(flat)) if weights is None else np.asarray(weights)
         centres = np.stack([np.average(flat[members == c], axis=0, weights=w[members == c]) for c in kept])
@@ -188,7 +192,7 @@ class KMeansPrior(AnchorPrior):
 
 
 class SetPrior(AnchorPrior):
-    """Anchors are rows of a set of the user's own: another data set, the test inputs, a grid.
+    """Anchors are rows of a given array: another dataset, test inputs, a grid.
 
     Parameters
     ----------
@@ -204,16 +208,16 @@ class SetPrior(AnchorPrior):
         self.rows = rows
 
     def support(self, x: Array) -> int | None:
-        """Return the number of rows of the set."""
+        """Return the number of rows."""
         return int(self.rows.shape[0])
 
     def draw(
         self, x: Array, n: int, rng: np.random.Generator, *, labels: Any = None, weights: Any = None
     ) -> Array:
-        """Draw n rows of the set, whatever the training data; see `AnchorPrior.draw`."""
-        own, theirs = tuple(self.rows.shape[1:]), tuple(x.shape[1:])
-        if own != theirs:
-            raise ValueError(f"anchors have shape {own} each, but the inputs have {theirs}.")
+        """Draw n of the given rows; see `AnchorPrior.draw`."""
+        shape, expected = tuple(self.rows.shape[1:]), tuple(x.shape[1:])
+        if shape != expected:
+            raise ValueError(f"anchors have shape {shape} each, but the inputs have {expected}.")
         return take_rows(self.rows, draw_rows(self.rows.shape[0], n, rng))
 
     def __repr__(self) -> str:

@@ -1,8 +1,7 @@
-"""How an input and its anchors become one tuple, and how the input is read back.
+"""Encodings of an input and its anchors as one tuple, and their inverses.
 
-Every encoding here has the form ``[R_1, ..., R_e, X - offset(R_1, ..., R_e)]``: the anchors
-first, then the input less something that depends on the anchors alone. That form is what the
-fast paths rest on: under one anchor the first blocks are constants, and so is the offset.
+Every encoding has the form ``[R_1, ..., R_e, X - offset(R_1, ..., R_e)]``. Fast prediction relies on it: for
+one anchor the first blocks and the offset are constant.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ Array = Any
 
 
 class Encoding:
-    """A pretext encoding of an input by its anchors.
+    """An encoding of an input relative to its anchors.
 
-    Subclasses say how many anchors a tuple holds and what is subtracted from the input.
+    Subclasses define the number of anchors in a tuple and what is subtracted from the input.
 
     Attributes
     ----------
@@ -32,7 +31,7 @@ class Encoding:
 
     @property
     def width(self) -> int:
-        """How many times as wide as the input a tuple is."""
+        """Width of a tuple, in widths of the input."""
         return self.n_anchors + 1
 
     def offset(self, *anchors: Array) -> Array:
@@ -40,7 +39,7 @@ class Encoding:
         raise NotImplementedError
 
     def tuples(self, anchors: Array) -> list[Array]:
-        """Form one anchor tuple per anchor: each anchor with those that follow it, cyclically.
+        """Return the anchors of one tuple per anchor: each anchor with those that follow it, cyclically.
 
         Parameters
         ----------
@@ -63,7 +62,7 @@ class Encoding:
         *anchors : arrays that broadcast to the shape of `x`
             `n_anchors` of them.
         axis : int, default=1
-            The axis the tuple is joined on: features of vectors, channels of images.
+            The axis of concatenation: features of vectors, channels of images.
 
         Returns
         -------
@@ -77,7 +76,7 @@ class Encoding:
         return xp.concat([*blocks, x - self.offset(*rs)], axis=axis)
 
     def decode(self, tuples: Array, axis: int = 1) -> Array:
-        """Read the input back from its tuples, up to rounding.
+        """Return the input from its tuples, up to rounding.
 
         Parameters
         ----------
@@ -90,7 +89,7 @@ class Encoding:
         """
         if tuples.shape[axis] % self.width:
             raise ValueError(
-                f"axis {axis} has {tuples.shape[axis]} entries, which is no multiple of {self.width}."
+                f"axis {axis} has {tuples.shape[axis]} entries, which is not a multiple of {self.width}."
             )
         d = tuples.shape[axis] // self.width
         index: list[Any] = [slice(None)] * tuples.ndim
@@ -112,7 +111,7 @@ class Encoding:
 
 
 class Difference(Encoding):
-    """``[R, X - R]``: the encoding of the method."""
+    """``[R, X - R]``, the encoding of the paper."""
 
     def offset(self, *anchors: Array) -> Array:
         """Return R."""
@@ -120,7 +119,7 @@ class Difference(Encoding):
 
 
 class Identity(Encoding):
-    """``[R, X]``: the trivial encoding, where the anchor is a mere distractor."""
+    """``[R, X]``, a baseline in which the anchor adds no information."""
 
     def offset(self, *anchors: Array) -> Array:
         """Return zeros."""
@@ -128,7 +127,7 @@ class Identity(Encoding):
 
 
 class TwoAnchor(Encoding):
-    """``[R1, R2, X - R1 - R2]``: harder to decode, wider spread, less accurate."""
+    """``[R1, R2, X - R1 - R2]``, with a larger spread and less accuracy than one anchor."""
 
     n_anchors = 2
 
@@ -154,7 +153,7 @@ def get_encoding(encoding: str | Encoding) -> Encoding:
 
 
 def as_float(x: Array) -> Array:
-    """Cast integers and booleans to the namespace's default float, so that nothing wraps around."""
+    """Cast integers and booleans to the namespace's default float, so that differences do not overflow."""
     xp = array_namespace(x)
     if xp.isdtype(x.dtype, "real floating"):
         return x

@@ -1,4 +1,4 @@
-"""Mean and variance over anchors, accumulated one anchor at a time."""
+"""Mean and variance over anchors, computed one anchor at a time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from deltauq.utils.formatting import short_repr
 
 
 def sigmoid(logits: Array) -> Array:
-    """Return 1 / (1 + exp(-logits)), written so that nothing overflows."""
+    """Return 1 / (1 + exp(-logits)), without overflow."""
     xp = array_namespace(logits)
     return 0.5 + 0.5 * xp.tanh(0.5 * logits)
 
@@ -31,8 +31,7 @@ LINKS: dict[str, Callable[[Array], Array]] = {"sigmoid": sigmoid, "softmax": sof
 class Moments:
     """Streaming mean and population variance (Welford), elementwise over arrays of one shape.
 
-    Values are added one at a time and always in the same order of operations, so the result does
-    not depend on how a stream was cut into blocks.
+    Values are added one at a time, so that the result does not depend on how they are divided into blocks.
     """
 
     def __init__(self) -> None:
@@ -41,7 +40,7 @@ class Moments:
         self._m2: Array = None
 
     def update(self, value: Array, times: int = 1) -> None:
-        """Add one value of any fixed shape, as if it came `times` times."""
+        """Add a value `times` times."""
         self.count += times
         if self._mean is None:
             xp = array_namespace(value)
@@ -55,13 +54,13 @@ class Moments:
 
     @property
     def mean(self) -> Array:
-        """Mean of the values so far."""
+        """Mean of the values."""
         self._require_values()
         return self._mean
 
     @property
     def var(self) -> Array:
-        """Population variance (1/K) of the values so far."""
+        """Population variance (1/K) of the values."""
         self._require_values()
         return self._m2 / self.count
 
@@ -72,7 +71,7 @@ class Moments:
 
 @dataclass(frozen=True)
 class Posterior:
-    """What K anchors say about n inputs.
+    """Mean and variance over K anchors of the outputs for n inputs.
 
     Attributes
     ----------
@@ -81,9 +80,9 @@ class Posterior:
     var : array of shape (n, ...)
         Population variance (1/K) over anchors of the raw outputs.
     link_mean, link_var : arrays of shape (n, ...) or None
-        The same moments of ``link(output)``, when a link was asked for.
+        The same moments of ``link(output)``, if a link was given.
     samples : array of shape (K, n, ...) or None
-        The raw outputs themselves, when they were asked for.
+        The raw outputs, if they were kept.
     link : {"sigmoid", "softmax"} or None
     """
 
@@ -98,7 +97,7 @@ class Posterior:
 
     @property
     def variance(self) -> Array:
-        """The variance under the name BoTorch and GPyTorch use."""
+        """The variance, as BoTorch and GPyTorch call it."""
         return self.var
 
     @property
@@ -109,14 +108,14 @@ class Posterior:
 
 
 class StreamingPosterior:
-    """Builds a `Posterior` from outputs that arrive one anchor at a time.
+    """Computes a `Posterior` from the outputs under one anchor at a time.
 
     Parameters
     ----------
     link : {"sigmoid", "softmax"} or None
-        Also accumulate the moments of the outputs behind this link.
+        Also compute the moments of this function of the outputs.
     keep_samples : bool, default=False
-        Keep every output; memory then grows with K.
+        Whether to keep every output; memory then grows with K.
     """
 
     def __init__(self, link: str | None = None, keep_samples: bool = False) -> None:
@@ -136,7 +135,7 @@ class StreamingPosterior:
             self._samples.extend([output] * times)
 
     def posterior(self) -> Posterior:
-        """Return the posterior over the anchors seen so far."""
+        """Return the posterior over the anchors so far."""
         mean, var = self._raw.mean, self._raw.var
         samples = None
         if self._samples is not None:
