@@ -15,7 +15,7 @@ def _repeatable():
 
 @pytest.fixture
 def wave() -> tuple[Tensor, Tensor]:
-    """A noisy sine of 96 rows and 2 features, the second of which says nothing."""
+    """A noisy sine of 96 rows and 2 features, the second of which is noise."""
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(96, 2, generator=generator)
     return x, (2 * x[:, :1]).sin() + 0.1 * torch.randn(96, 1, generator=generator)

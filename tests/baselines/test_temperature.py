@@ -25,9 +25,9 @@ def test_temperature_maximises_likelihood_of_held_out_rows():
     model.fit(x, y, Recipe(epochs=60, batch_size=50, lr=1e-2, seed=3))
     # An overfitted network is too sure of itself.
     assert model.scaler_.temperature_ > 1.2
-    held = torch.randperm(400, generator=torch.Generator().manual_seed(derive_seed(3, -2)))[:100]
-    logits = model.network_(x[held]).detach().double()
-    best = minimize_scalar(lambda t: float(cross_entropy(logits / t, y[held])), (0.5, 5.0), (0.1, 50.0))
+    rows = torch.randperm(400, generator=torch.Generator().manual_seed(derive_seed(3, -2)))[:100]
+    logits = model.network_(x[rows]).detach().double()
+    best = minimize_scalar(lambda t: float(cross_entropy(logits / t, y[rows])), (0.5, 5.0), (0.1, 50.0))
     assert model.scaler_.temperature_ == pytest.approx(best.x, rel=1e-4)
     posterior = model.posterior(x, "softmax")
     torch.testing.assert_close(posterior.mean, model.network_(x).detach() / best.x, rtol=1e-4, atol=1e-5)

@@ -1,4 +1,4 @@
-"""What happens in train(): which anchors an input meets, which are kept, what the options do."""
+"""Training of anchored networks: the anchors of an input, and the options."""
 
 import copy
 
@@ -70,25 +70,25 @@ def test_anchors_may_be_passed_as_rows_or_inputs(mlp):
 
 def test_whole_batches_are_masked_at_the_given_rate(mlp):
     net, x = Anchored(mlp, mask=0.25), torch.randn(16, 5)
-    hidden = []
+    masked = []
     for _ in range(400):
         zeros = training_tuples(net, x)[:, :5] == 0
         assert zeros.all() or not zeros.any()
         assert bool(net.masked) == bool(zeros.all())
-        hidden.append(bool(net.masked))
-    assert 0.18 < sum(hidden) / 400 < 0.32
+        masked.append(bool(net.masked))
+    assert 0.18 < sum(masked) / 400 < 0.32
     net.eval()
     assert torch.equal(net(x), net(x))
 
 
 def test_single_rows_are_masked_at_the_given_rate(mlp):
     net, x = Anchored(mlp, mask=0.25, mask_rows=True), torch.randn(16, 5)
-    hidden = []
+    masked = []
     for _ in range(100):
         zeros = training_tuples(net, x)[:, :5] == 0
         assert torch.equal(zeros, net.masked[:, None].expand(16, 5))
-        hidden.append(net.masked)
-    share = torch.stack(hidden).float().mean(0)
+        masked.append(net.masked)
+    share = torch.stack(masked).float().mean(0)
     assert 0.2 < float(share.mean()) < 0.3 and 0.05 < float(share.min()) < float(share.max()) < 0.45
 
 

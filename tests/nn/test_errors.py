@@ -137,11 +137,11 @@ def test_the_network_inside_is_not_called_alone(net):
         ({"at": "0", "stem": "0"}, "at and stem name two layers"),
         (
             {"at": "fc"},
-            r"at='fc' names no layer of the network: it holds 0, 1, 2; layers with parameters: 0 \(Lin",
+            r"at='fc' names no layer of the network: its children are 0, 1, 2; layers with parameters: 0",
         ),
         ({"stem": "fc"}, "stem='fc' names no layer"),
         ({"stem": "1"}, "layer '1' is a ReLU, and only Linear, Conv1d, Conv2d, Conv3d can be widened"),
-        ({"at": "1"}, r"layer '1' \(ReLU\) does not say how many channels enter it"),
+        ({"at": "1"}, r"channels that enter layer '1' \(ReLU\) is not known"),
         (
             {"train_anchors": "shuffle"},
             r"train_anchors must be one of \['derangement', 'reverse'\], or a prior",
@@ -173,10 +173,10 @@ def test_shared_and_computed_weights_raise():
         with pytest.raises(ValueError, match=r"weight of layer '0' is computed from other.*at='0'"):
             Anchored(nn.Sequential(bound, nn.Linear(4, 4)))  # the second layer is not widened instead
     # Behind another in the order of registration, the first pass raises the error.
-    hidden = nn.ModuleDict({"last": nn.Linear(4, 4), "first": weight_norm(nn.Linear(4, 4, bias=False))})
-    hidden.forward = lambda x: hidden["last"](hidden["first"](x))
+    network = nn.ModuleDict({"last": nn.Linear(4, 4), "first": weight_norm(nn.Linear(4, 4, bias=False))})
+    network.forward = lambda x: network["last"](network["first"](x))
     with pytest.raises(ValueError, match=r"first reaches 'first' \(ParametrizedLinear\)"):
-        Anchored(hidden)(torch.randn(3, 4))
+        Anchored(network)(torch.randn(3, 4))
     with pytest.raises(ValueError, match=r"layer '0' \(LazyLinear\) is lazy and has no shape yet: run one"):
         Anchored(nn.Sequential(nn.LazyLinear(4)))
     with pytest.warns(DeprecationWarning):

@@ -26,7 +26,7 @@ CASES = {
     "averaged over masked anchors": (lambda: MLP(5, 2, (8,)), (5,), {"mask": 0.1, "average_masked": True}),
     "two anchors": (lambda: MLP(5, 2, (8,), dropout=0.1), (5,), {"encoding": "two-anchor"}),
     "residual": (ResNet20, (3, 8, 8), {"train_anchors": "reverse"}),
-    "hidden": (ResNet20, (3, 8, 8), {"at": "stages.1"}),
+    "at a hidden layer": (ResNet20, (3, 8, 8), {"at": "stages.1"}),
 }
 
 
@@ -115,7 +115,7 @@ def test_altered_files_raise(tmp_path):
         with pytest.raises(UnusableFileError, match="was altered after it was written"):
             load(path)
     path.write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(UnusableFileError, match="is no safetensors file, or not all of one"):
+    with pytest.raises(UnusableFileError, match="is not a complete safetensors file"):
         load(path)
     path.write_bytes(whole.replace(b'\\"n_anchors\\": 4', b'\\"n_anchors\\": 5'))
     with pytest.raises(UnusableFileError, match="was altered"):
@@ -129,10 +129,10 @@ def test_other_files_raise_and_are_never_unpickled(tmp_path):
 
     path = tmp_path / "file"
     path.write_bytes(pickle.dumps(Bomb()))
-    with pytest.raises(UnusableFileError, match="is no safetensors file"):
+    with pytest.raises(UnusableFileError, match="is not a complete safetensors file"):
         load(path)
     torch.save({"weight": torch.ones(3)}, path)
-    with pytest.raises(UnusableFileError, match="is no safetensors file"):
+    with pytest.raises(UnusableFileError, match="is not a complete safetensors file"):
         load(path)
     save_file({"weight": torch.ones(3)}, path)
     with pytest.raises(UnusableFileError, match="is not a file of an anchored network"):

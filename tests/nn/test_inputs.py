@@ -29,8 +29,8 @@ class Encoder(nn.Module):
         h = self.encoder(self.stem(x), mask=causal, src_key_padding_mask=padding)
         if padding is None:
             return self.head(h.mean(1))
-        kept = (~padding)[..., None]
-        return self.head((h * kept).sum(1) / kept.sum(1))
+        used = (~padding)[..., None]
+        return self.head((h * used).sum(1) / used.sum(1))
 
 
 class Conditioned(nn.Module):
@@ -150,7 +150,7 @@ def test_only_some_calls_may_have_further_inputs():
 
 @pytest.mark.parametrize("train_anchors", ["derangement", "reverse", "normal"])
 def test_training_with_a_mask(train_anchors):
-    # The target is how many tokens are no padding, which the mask alone says.
+    # The target is the number of tokens that are no padding, which depends on the mask alone.
     torch.manual_seed(0)
     x, mask = torch.randn(64, T, 5), padding(64)
     y = (~mask).sum(1, keepdim=True).float().expand(-1, 3)
@@ -274,7 +274,7 @@ def test_output_selects_one_of_several(kind, output):
 def test_training_returns_all_outputs():
     net, x = Anchored(Several("dict"), n_anchors=3), torch.randn(6, 5)
     assert net(x).keys() == {"logits", "features"}
-    net.output = "features"  # it may be said later
+    net.output = "features"
     assert net.eval()(x).shape == (6, 8)
 
 

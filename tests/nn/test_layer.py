@@ -121,8 +121,8 @@ def test_masked_anchors_are_zero_but_still_subtracted():
 def test_rows_may_be_masked_one_by_one(layer):
     _, wrapped, shape = anchored(layer, "two-anchor")
     x, *anchors = (torch.randn(5, *shape).double() for _ in range(3))
-    hidden = torch.tensor([True, False, False, True, False])
-    tuples = wrapped.tuples(x, tuple(anchors), hidden)
+    mask = torch.tensor([True, False, False, True, False])
+    tuples = wrapped.tuples(x, tuple(anchors), mask)
     for k in range(5):
-        alone = wrapped.tuples(x[k : k + 1], tuple(r[k : k + 1] for r in anchors), hidden[k])
+        alone = wrapped.tuples(x[k : k + 1], tuple(r[k : k + 1] for r in anchors), mask[k])
         torch.testing.assert_close(tuples[k : k + 1], alone)

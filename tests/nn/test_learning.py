@@ -1,4 +1,4 @@
-"""Anchored networks learn what plain ones learn, and know what they have not seen."""
+"""Anchored networks learn what plain ones learn, and detect other inputs."""
 
 import copy
 

@@ -28,9 +28,9 @@ def test_reversal_reverses_the_batch():
 @given(st.integers(2, 12), st.integers(1, 5), st.integers(1, 2))
 def test_reversal_gives_copies_of_a_row_different_anchors(n, copies, n_sources):
     sources = reversal(n * copies, n_sources, torch.device("cpu"), copies)
-    met = torch.cat([rows.reshape(copies, n) % n for rows in sources])
-    for anchors in met.T.tolist():
-        assert len(set(anchors)) == min(n, copies * n_sources)
+    anchors = torch.cat([rows.reshape(copies, n) % n for rows in sources])
+    for column in anchors.T.tolist():
+        assert len(set(column)) == min(n, copies * n_sources)
     for rows in sources:
         own = rows.reshape(copies, n) // n
         assert torch.equal(own, torch.arange(copies)[:, None].expand(copies, n))

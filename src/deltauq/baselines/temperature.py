@@ -60,9 +60,9 @@ class TemperatureNetwork(SampledBaseline):
             raise ValueError(f"held_out={self.held_out} leaves none of {len(x)} rows to train on.")
         seed = training.recipe.seed
         shuffled = shuffled_rows(len(x), seed)
-        held_out, kept = shuffled[:n_held_out], shuffled[n_held_out:]
+        held_out, training_rows = shuffled[:n_held_out], shuffled[n_held_out:]
         net = self.new_network(seed)
-        training.run(net, x[kept], y[kept])
+        training.run(net, x[training_rows], y[training_rows])
         self._scale(net, as_inputs(x[held_out], training.normalise, channels_last=False), y[held_out])
 
     @torch.no_grad()

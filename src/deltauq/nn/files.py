@@ -79,12 +79,12 @@ def load(path: str | PathLike[str], map_location: str | torch.device = "cpu") ->
             if isinstance(options.get(name), str)
         ]
         raise UnusableFileError(
-            f"{path} holds a {network['name']}, which only its own code can build: construct it, wrap it by "
-            f"net = Anchored(network, {', '.join(known)}), and call net.load(path)."
+            f"{path} contains a {network['name']}, which only its own code can build: construct it, wrap it "
+            f"by net = Anchored(network, {', '.join(known)}), and call net.load(path)."
         )
     if not all(isinstance(options.get(name), str) for name in ("encoding", "train_anchors")):
         raise UnusableFileError(
-            f"{path} holds an encoding or prior of your own: construct the network and call net.load(path)."
+            f"{path} needs an encoding or prior of your own: construct the network and call net.load(path)."
         )
     try:
         dtype = getattr(torch, str(network.get("dtype", "float32")), None)
@@ -101,7 +101,7 @@ def load(path: str | PathLike[str], map_location: str | torch.device = "cpu") ->
     except (TypeError, ValueError, RuntimeError, IndexError):
         shape = tuple(net.anchors.shape)
         raise UnusableFileError(
-            f"{path} holds anchors of shape {shape}, which its network cannot take."
+            f"{path} contains anchors of shape {shape}, which its network cannot take."
         ) from None
     return net.to(map_location)
 
@@ -157,11 +157,11 @@ def _read(path: str | PathLike[str]) -> tuple[dict[str, Any], dict[str, Tensor]]
             header = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except SafetensorError as error:
-        raise UnusableFileError(f"{path} is no safetensors file, or not all of one: {error}.") from None
+        raise UnusableFileError(f"{path} is not a complete safetensors file: {error}.") from None
     if header.get("format") != FORMAT:
         raise UnusableFileError(f"{path} is not a file of an anchored network ({FORMAT}).")
     if header.get("sha256") != _digest(header.get("description", ""), tensors):
-        raise UnusableFileError(f"{path} was altered after it was written: its hash does not fit.")
+        raise UnusableFileError(f"{path} was altered after it was written: its hash differs.")
     description = json.loads(header["description"])
     for part in ("network", "anchored"):
         if not isinstance(description, dict) or not isinstance(description.get(part), dict):
@@ -189,16 +189,18 @@ def _load_state(net: Anchored, tensors: dict[str, Tensor], path: str | PathLike[
         if here is None or there is None or (here.shape != there.shape and key != "anchors"):
             shapes = ["absent" if value is None else tuple(value.shape) for value in (there, here)]
             raise UnusableFileError(
-                f"{path} holds a {name} of another architecture: "
+                f"{path} contains a {name} of another architecture: "
                 f"{key!r} is {shapes[0]} there and {shapes[1]} here."
             )
     for key in sorted(own.keys() - {"anchors"}):
         if own[key].dtype != tensors[key].dtype:
             raise UnusableFileError(
-                f"{path} holds a network of another precision: {key!r} is {tensors[key].dtype} there and "
+                f"{path} contains a network of another precision: {key!r} is {tensors[key].dtype} there and "
                 f"{own[key].dtype} here: cast the network first."
             )
     anchors = tensors["anchors"]
     if anchors.numel() and anchors.ndim < 2:
-        raise UnusableFileError(f"{path} holds anchors of shape {tuple(anchors.shape)}, which are no inputs.")
+        raise UnusableFileError(
+            f"{path} contains anchors of shape {tuple(anchors.shape)}, which are not inputs."
+        )
     net.load_state_dict(tensors)

@@ -116,7 +116,7 @@ def posterior_over_anchors(
                 f"link='softmax' takes outputs of shape (n, classes), got {tuple(samples.shape[1:])}: "
                 "use keep_samples=True and apply it along the axis you need."
             )
-        # One anchor after the other keeps a GPU waiting, and makes graphs long; a CPU is faster so.
+        # Streaming is slow on a GPU and makes graphs long; on a CPU it is faster.
         if len(samples) == n_anchors and (samples.is_cuda or samples.requires_grad):
             parts[block] = _posterior_of(samples, link, keep_samples)
             continue
@@ -130,11 +130,11 @@ def posterior_over_anchors(
 def _posterior_of(samples: Tensor, link: str | None, keep_samples: bool) -> Posterior:
     """Return the moments of samples of shape (K, n, ...)."""
     var, mean = torch.var_mean(samples, 0, correction=0)
-    kept = samples if keep_samples else None
+    stored = samples if keep_samples else None
     if link is None:
-        return Posterior(mean, var, samples=kept)
+        return Posterior(mean, var, samples=stored)
     link_var, link_mean = torch.var_mean(LINKS[link](samples), 0, correction=0)
-    return Posterior(mean, var, link_mean, link_var, kept, link)
+    return Posterior(mean, var, link_mean, link_var, stored, link)
 
 
 def _joined(parts: list[Posterior]) -> Posterior:

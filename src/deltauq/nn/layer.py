@@ -63,7 +63,7 @@ class _Pass(threading.local):
 
 
 class AnchoredLayer(nn.Module):
-    """Maps [R, X - R] linearly where a network had a layer that takes X.
+    """Maps [R, X - R] linearly, in place of a layer that takes X.
 
     The network calls it with X alone. `Anchored` provides the anchors of a pass through `using`.
 
@@ -76,7 +76,7 @@ class AnchoredLayer(nn.Module):
     channels, axis : int
         Channels or features of X, and their axis, along which tuples are joined.
     following : Module, optional
-        For `at`: the layer that stood here. It takes the projected tuple.
+        For `at`: the replaced layer. It takes the projected tuple.
     """
 
     def __init__(
@@ -177,7 +177,7 @@ class AnchoredLayer(nn.Module):
         return (outputs + term.value[:, None]).flatten(0, 1)
 
     def __getattr__(self, name: str) -> Any:
-        # The network around may read attributes of the layer that stood here.
+        # The network around may read attributes of the replaced layer.
         try:
             return super().__getattr__(name)
         except AttributeError:

@@ -194,4 +194,4 @@ class ResNet20(_ResNet):
 
 
 NETWORKS: dict[str, type[nn.Module]] = {"MLP": MLP, "ResNet18": ResNet18, "ResNet20": ResNet20}
-"""The networks that a file alone can rebuild; their `config` holds the arguments."""
+"""Networks that are rebuilt from their file; their `config` contains the arguments."""

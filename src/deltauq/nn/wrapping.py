@@ -1,4 +1,4 @@
-"""Puts an anchored layer into a network, and checks in the first pass that it stands in the right place."""
+"""Replaces a layer of a network by an anchored one, and checks in the first pass that it is the right one."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def _layer_named(network: nn.Module, name: str, option: str) -> nn.Module:
     except AttributeError:
         children = [child for child, _ in network.named_children()]
         raise ValueError(
-            f"{option}={name!r} names no layer of the network: it holds {join_names(children)}; "
+            f"{option}={name!r} names no layer of the network: its children are {join_names(children)}; "
             f"layers with parameters: {_layers_of(network)}."
         ) from None
 
@@ -167,8 +167,8 @@ def _input_channels(layer: nn.Module, at: str) -> tuple[int, int, Tensor]:
         if channels is not None and like is not None:
             return *channels, like
     raise ValueError(
-        f"layer {at!r} ({type(layer).__name__}) does not say how many channels enter it: "
-        "name a layer that holds a Linear, a Conv or a normalisation."
+        f"the number of channels that enter layer {at!r} ({type(layer).__name__}) is not known: "
+        "name a layer that contains a Linear, a Conv or a norm."
     )
 
 

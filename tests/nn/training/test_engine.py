@@ -107,12 +107,12 @@ def test_single_rows_are_masked_if_the_network_has_mask_rows(table):
 @pytest.mark.parametrize("train_anchors", ["derangement", "data"])
 def test_the_mask_is_that_of_the_network_or_the_recipe(table, train_anchors):
     actual = {}
-    for asked in ((0.4, 0.0), (0.0, 0.4), (0.4, 0.4), (0.0, 0.0)):
+    for masks in ((0.4, 0.0), (0.0, 0.4), (0.4, 0.4), (0.0, 0.0)):
         torch.manual_seed(0)
-        net = Anchored(MLP(3, hidden=(8,)).double(), 5, mask=asked[0], train_anchors=train_anchors)
-        fit(net, *table, replace(RECIPE, mask=asked[1]))
-        assert net.mask == asked[0]
-        actual[asked] = weights(net)
+        net = Anchored(MLP(3, hidden=(8,)).double(), 5, mask=masks[0], train_anchors=train_anchors)
+        fit(net, *table, replace(RECIPE, mask=masks[1]))
+        assert net.mask == masks[0]
+        actual[masks] = weights(net)
     masked = actual.pop((0.4, 0.4))
     assert not torch.equal(actual.pop((0.0, 0.0)), masked)
     assert all(torch.equal(other, masked) for other in actual.values())
@@ -284,7 +284,7 @@ def test_two_processes_give_the_loss_curve_of_one(tmp_path):
         )
         assert done.returncode == 0, done.stderr
         line = next(line for line in done.stdout.splitlines() if line.startswith("LOSSES"))
-        curves.append([float(word) for word in line.split()[1:]])
+        curves.append([float(value) for value in line.split()[1:]])
     np.testing.assert_allclose(curves[1], curves[0], rtol=1e-10)
 
 
