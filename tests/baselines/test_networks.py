@@ -167,5 +167,5 @@ def test_criterion_is_used(method, stackable, wave):
 
 @pytest.mark.parametrize("method", [SVI])
 def test_criterion_raises_for_methods_with_own_loss(method, blobs):
-    with pytest.raises(ValueError, match="has a loss of its own: give no criterion"):
+    with pytest.raises(ValueError, match="has its own loss: omit criterion"):
         method(make_classifier).fit(*blobs, RECIPE, criterion=squared_error)

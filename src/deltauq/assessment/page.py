@@ -53,7 +53,7 @@ def kept_figure(curves: dict[str, np.ndarray], y_title: str) -> Figure:
 def _differences(assessment: Assessment) -> list[Figure]:
     """Return how far every method is from the plain model, in the prediction and in its uncertainty."""
     metrics, regression = assessment.metrics, assessment.task == "regression"
-    # The trivial baseline may be so far off that the others could not be told from each other.
+    # The trivial baseline can be so much worse that differences between the others would be invisible.
     methods = [name for name in assessment.methods if name not in ("plain", BASELINE)]
     error = "trimmed_mae" if regression else "brier"
     errors = {name: metrics.losses(name, error) - metrics.losses("plain", error) for name in methods}

@@ -19,7 +19,7 @@ DROPOUTS = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)
 class SharedDropout(nn.Module):
     """Repeatable dropout of whole features or channels (axis 1).
 
-    In ``train()`` every row has a mask of its own. In ``eval()`` nothing is dropped, unless `generator` is
+    In ``train()`` every row has its own mask. In ``eval()`` nothing is dropped, unless `generator` is
     set: then all rows share the mask drawn from it, so that one state of the generator is one function of
     the input, independent of the batch. `rate` is the probability that a feature is dropped.
     """

@@ -50,7 +50,7 @@ class Training:
     def part(self, k: int, n: int, seed: int | None = None) -> Training:
         """Return the options of the k-th of n trainings.
 
-        Each one has a checkpoint file of its own. Progress counts to the epochs of the recipe in total.
+        Each one has its own checkpoint file. Progress counts to the epochs of the recipe in total.
         """
         recipe = self.recipe if seed is None else replace(self.recipe, seed=seed)
         report, epochs = self.progress, recipe.epochs
@@ -152,7 +152,7 @@ class TensorBaseline(ABC):
             Called with the number of finished epochs, out of those of the recipe, and the last loss.
         criterion : callable, optional
             ``criterion(outputs, targets)``, the loss. By default cross-entropy for classes and squared error
-            for numbers. Methods with a likelihood of their own take none.
+            for numbers. Methods with their own likelihood do not use it.
 
         Returns
         -------
@@ -264,9 +264,9 @@ def shuffled_rows(n: int, seed: int) -> Tensor:
 
 
 def check_no_criterion(training: Training, name: str) -> None:
-    """Raise an error if a criterion is given for a method with a loss of its own."""
+    """Raise an error if a criterion is given for a method with its own loss."""
     if training.criterion is not None:
-        raise ValueError(f"{name} has a loss of its own: give no criterion.")
+        raise ValueError(f"{name} has its own loss: omit criterion.")
 
 
 def check_class_labels(y: Tensor, method: str) -> None:

@@ -205,7 +205,7 @@ class NGBoostRegressor(BaselineRegressor):
             from ngboost.learners import default_tree_learner
         except ImportError as error:
             raise ImportError(f"NGBoostRegressor needs: {install_command('compare')}") from error
-        # The trees break ties between equally good splits by a random state of their own.
+        # The trees break ties between equally good splits with their own random state.
         random_state = check_random_state(self.random_state)
         boosting = NGBRegressor(
             n_estimators=self.n_estimators,

@@ -103,8 +103,8 @@ def typical_std(posterior: Posterior) -> Any:
 class GaussianScaler(BaseEstimator):
     """Standard deviations sqrt((scale · σ)² + noise²) of the target, fitted by likelihood on held-out rows.
 
-    A spread over anchors, members or samples says how far the model doubts its own output; the target also
-    has noise. Both numbers are fitted on rows that the model was not trained on.
+    A spread over anchors, members or samples is the uncertainty of the model; the target also has noise. Both
+    numbers are fitted on rows that the model was not trained on.
 
     Parameters
     ----------

@@ -40,7 +40,7 @@ def absolute_url(system: Any, path: str) -> str:
 
 @contextmanager
 def open_binary(url: str) -> Iterator[Any]:
-    """Yield what a Parquet reader accepts: the path of a local file, or another file opened for reading."""
+    """Yield a path for a local file, and an open file otherwise; Parquet readers accept both."""
     system, path = resolve(url)
     if is_local(system):
         yield path

@@ -144,7 +144,7 @@ class PartPredictor:
     def model(self) -> TableModel:
         """The model, with a single thread: a part has one core."""
         with tempfile.TemporaryDirectory() as name, warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # shown where the prediction was started
+            warnings.simplefilter("ignore", UserWarning)  # the main process shows them
             for file, content in self.files.items():
                 (Path(name) / file).write_bytes(content)
             try:

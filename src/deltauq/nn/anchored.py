@@ -46,7 +46,7 @@ class Anchored(AnchorStore):
     over them; `posterior` returns mean and variance.
 
     The tensor that enters one layer is anchored: the layer that takes the input, which is widened, or the one
-    called `at`. Whatever the network does before that layer is done to inputs and anchors alike.
+    called `at`. All layers before it are applied to both inputs and anchors.
 
     Parameters
     ----------
@@ -244,7 +244,7 @@ class Anchored(AnchorStore):
         posterior : Posterior
         """
         if self.anchors.numel() == 0:
-            raise ValueError("there are no anchors yet: train the network, or give some to set_anchors.")
+            raise ValueError("there are no anchors yet: train the network or call set_anchors.")
         self._check_rows(x, "inputs")
         check_link(link)
         if memory_budget is not None and not isinstance(memory_budget, int):
@@ -522,4 +522,4 @@ def _names_of(outputs: Any) -> str:
         return join_names([repr(name) for name in outputs])
     if isinstance(outputs, tuple | list):
         return join_names([str(k) for k in range(len(outputs))])
-    return f"none in a {type(outputs).__name__}, which is no dict, tuple or list"
+    return f"none in a {type(outputs).__name__}, which is not a dict, tuple or list"

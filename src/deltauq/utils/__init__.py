@@ -1,1 +1,1 @@
-"""Helpers that every package of deltauq may use; none of them knows about anchoring."""
+"""General helpers for all packages of deltauq."""

@@ -11,10 +11,10 @@ from typing import Any
 
 
 class JsonLines:
-    """JSON objects in a file, one a line.
+    """JSON objects in a file, one per line.
 
-    A line is on the disk when `append` returns. A process killed while it writes leaves at most one
-    incomplete line, the last: reading skips it, and the next `append` removes it.
+    A line is on the disk when `append` returns. If a process is killed while it writes, only the last line
+    can be incomplete: it is skipped when the file is read, and the next `append` removes it.
 
     Parameters
     ----------
