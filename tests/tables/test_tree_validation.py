@@ -1,4 +1,4 @@
-"""Trees from a file are followed only if every step in them leads somewhere."""
+"""Validation of trees, support vectors and neighbours from a file."""
 
 import numpy as np
 import pytest
@@ -27,7 +27,7 @@ def with_nodes(model, change):
 
 
 @pytest.mark.parametrize("base", [*MODELS, RandomForestClassifier(3)])
-def test_trees_as_they_are_fitted_are_sound(base, table):
+def test_fitted_trees_are_valid(base, table):
     X, y = table
     check_trees(base.fit(X, y > 0 if "Classifier" in type(base).__name__ else y), 4)
 
@@ -50,35 +50,35 @@ def strange_feature(nodes, left, feature):
 
 @pytest.mark.parametrize("base", MODELS)
 @pytest.mark.parametrize("change", [beyond, before, circle, strange_feature])
-def test_altered_trees_are_refused(base, change, table):
+def test_altered_trees_raise(base, change, table):
     X, y = np.tile(table[0], (3, 1)), np.tile(table[1], 3)
     model = base.fit(X, y)
     with_nodes(model, change)
-    with pytest.raises(ValueError, match="is not sound"):
+    with pytest.raises(ValueError, match="is not valid"):
         check_trees(model, 4)
 
 
-def test_trees_are_found_wherever_they_are(table):
+def test_trees_inside_other_objects(table):
     model = make_pipeline(StandardScaler(), RandomForestRegressor(3)).fit(*table)
     check_estimators({"model": model})
     with_nodes(model[-1], circle)
-    with pytest.raises(ValueError, match="is not sound"):
+    with pytest.raises(ValueError, match="is not valid"):
         check_estimators({"model": model})
 
 
 @pytest.mark.parametrize("base", [SVC(), SVR()])
 @pytest.mark.parametrize("name", ["support_", "_n_support", "_dual_coef_", "_intercept_"])
-def test_support_vectors_that_do_not_belong_together_are_refused(base, name, table):
+def test_inconsistent_support_vectors_raise(base, name, table):
     X, y = table
     model = base.fit(X, np.digitize(y, [-1, 1]) if isinstance(base, SVC) else y)
     check_estimators(model)
     values = getattr(model, name)
     setattr(model, name, values[..., :-1] if values.size > 1 else np.empty(0))
-    with pytest.raises(ValueError, match="are not sound"):
+    with pytest.raises(ValueError, match="is not valid"):
         check_estimators(model)
 
 
-def test_the_search_tree_of_neighbors_is_built_anew(table):
+def test_search_trees_of_neighbors_are_built_again(table):
     X, y = table
     model = KNeighborsClassifier().fit(X, y > 0)
     expected = model.predict_proba(X)
@@ -87,5 +87,5 @@ def test_the_search_tree_of_neighbors_is_built_anew(table):
     check_estimators(model)
     np.testing.assert_array_equal(model.predict_proba(X), expected)
     model._y = model._y + 2
-    with pytest.raises(ValueError, match="are not sound"):
+    with pytest.raises(ValueError, match="is not valid"):
         check_estimators(model)

@@ -1,4 +1,4 @@
-"""Models by a word, and the preprocessing that a mixed table needs before them."""
+"""Base models by name."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 from deltauq.tables.schema import REGRESSION
 
 N_TREES = 50
-"""Half of scikit-learn's default, which keeps the assessment of a thousand rows well under a minute."""
+"""Half of scikit-learn's default, so that an assessment of a thousand rows takes well below a minute."""
 
 
 class BaseModel(StrEnum):
-    """What `--model` may be."""
+    """The names of base models."""
 
     forest = "forest"
     boosting = "boosting"
@@ -24,40 +24,24 @@ class BaseModel(StrEnum):
 
 
 UNIT_FREE = {BaseModel.forest, BaseModel.boosting, BaseModel.tree}
-"""Models that need no standard deviations of one; see `UnitScaler` for what they still need."""
+"""Models that need no standardised columns; see `UnitScaler` for what they need."""
 ROW_KEEPERS = {BaseModel.svm, BaseModel.knn}
-"""Models that consist of rows of the training table."""
+"""Models that store rows of the training table."""
 
 
-def build_base_model(word: BaseModel, task: str) -> Any:
-    """Return the model that a word stands for.
-
-    Parameters
-    ----------
-    word : BaseModel
-    task : {"regression", "classification"}
-
-    Returns
-    -------
-    model : scikit-learn estimator, unfitted
-    """
+def build_base_model(name: BaseModel, task: str) -> Any:
+    """Return an unfitted scikit-learn estimator for a task, "regression" or "classification"."""
+    # Imported here, since the command line needs the names only.
     from sklearn import ensemble, linear_model, neighbors, neural_network, svm, tree
 
-    regressor, classifier, options = {
-        BaseModel.forest: (
-            ensemble.RandomForestRegressor,
-            ensemble.RandomForestClassifier,
-            {"n_estimators": N_TREES},
-        ),
-        BaseModel.boosting: (
-            ensemble.HistGradientBoostingRegressor,
-            ensemble.HistGradientBoostingClassifier,
-            {},
-        ),
-        BaseModel.svm: (svm.SVR, svm.SVC, {}),
-        BaseModel.knn: (neighbors.KNeighborsRegressor, neighbors.KNeighborsClassifier, {}),
-        BaseModel.mlp: (neural_network.MLPRegressor, neural_network.MLPClassifier, {}),
-        BaseModel.tree: (tree.DecisionTreeRegressor, tree.DecisionTreeClassifier, {}),
-        BaseModel.linear: (linear_model.Ridge, linear_model.LogisticRegression, {}),
-    }[word]
+    regressor, classifier = {
+        BaseModel.forest: (ensemble.RandomForestRegressor, ensemble.RandomForestClassifier),
+        BaseModel.boosting: (ensemble.HistGradientBoostingRegressor, ensemble.HistGradientBoostingClassifier),
+        BaseModel.svm: (svm.SVR, svm.SVC),
+        BaseModel.knn: (neighbors.KNeighborsRegressor, neighbors.KNeighborsClassifier),
+        BaseModel.mlp: (neural_network.MLPRegressor, neural_network.MLPClassifier),
+        BaseModel.tree: (tree.DecisionTreeRegressor, tree.DecisionTreeClassifier),
+        BaseModel.linear: (linear_model.Ridge, linear_model.LogisticRegression),
+    }[name]
+    options = {"n_estimators": N_TREES} if name == BaseModel.forest else {}
     return (regressor if task == REGRESSION else classifier)(**options)

@@ -1,4 +1,4 @@
-"""What is wrong with a table or a model folder, in one line."""
+"""Errors for tables and model folders that cannot be used, in one line."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from types import ModuleType
 from deltauq.utils.errors import InputError
 from deltauq.utils.install import install_command
 
-EXTRA = "tables"
-LONGEST = 800
-"""Characters of a message; a longer one, which quotes a long value, keeps its two ends."""
+MAX_CHARACTERS = 800
+"""A longer message, which quotes a long value, is shortened in the middle."""
 
 
 class _OneLineError(InputError):
@@ -22,17 +21,17 @@ class _OneLineError(InputError):
 
     def __init__(self, message: str) -> None:
         line = "".join(c if c.isprintable() else "\ufffd" for c in " ".join(message.split()))
-        if len(line) > LONGEST:
-            line = f"{line[: LONGEST // 2]} … {line[-LONGEST // 4 :]}"
+        if len(line) > MAX_CHARACTERS:
+            line = f"{line[: MAX_CHARACTERS // 2]} … {line[-MAX_CHARACTERS // 4 :]}"
         super().__init__(line)
 
 
 class TableError(_OneLineError):
-    """A table, or what was asked of it, cannot be used."""
+    """A table, or an option for it, cannot be used."""
 
 
 class ModelFolderError(_OneLineError):
-    """A folder is no whole model folder, or one that must not or cannot be read here."""
+    """A model folder is incomplete, not trusted, or cannot be written or read."""
 
 
 @contextmanager
@@ -59,33 +58,29 @@ def model_errors(what: str) -> Iterator[None]:
 
 
 def require_pandas() -> ModuleType:
-    """Return pandas, or say in one line what to install."""
-    try:
-        import pandas
-    except ImportError as error:
-        raise ImportError(f"tables need pandas: {install_command(EXTRA)}.") from error
-    return pandas
+    """Return pandas, or raise an error with the command that installs it."""
+    return _require("pandas", "tables need pandas")
 
 
 def require_pyarrow() -> ModuleType:
-    """Return pyarrow, or say in one line what to install."""
-    try:
-        import pyarrow
-    except ImportError as error:
-        raise ImportError(f"table files need pyarrow: {install_command(EXTRA)}.") from error
-    return pyarrow
+    """Return pyarrow, or raise an error with the command that installs it."""
+    return _require("pyarrow", "table files need pyarrow")
 
 
 def require_skops() -> ModuleType:
-    """Return skops.io, or say in one line what to install."""
+    """Return skops.io, or raise an error with the command that installs it."""
+    return _require("skops.io", "model folders need skops")
+
+
+def _require(module: str, reason: str) -> ModuleType:
     try:
-        return import_module("skops.io")
+        return import_module(module)
     except ImportError as error:
-        raise ImportError(f"model folders need skops: {install_command(EXTRA)}.") from error
+        raise ImportError(f"{reason}: {install_command('tables')}.") from error
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:
-    """Return a hint at the names nearest to one that is not there, or the first few of them all."""
+    """Return a hint at the names that are most similar to a missing one, or else at the first few."""
     names = list(names)
     by_lower = {other.lower(): other for other in names}
     near = [by_lower[other] for other in get_close_matches(name.lower(), by_lower, n=3)]

@@ -1,9 +1,9 @@
-"""What sets a row apart from the anchor that is nearest to it."""
+"""The features in which rows differ most from their nearest anchors."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 MISMATCH = 2.0
-"""The squared distance of two different words: that of two numbers drawn alike, in units of their spread."""
+"""Squared distance of two different categories: the expected one of two numbers, in units of their spread."""
 RARE = "infrequent_sklearn"
-"""What scikit-learn calls the words that share a column because each is rare."""
+"""scikit-learn's name for rare categories, which share a column."""
 
 
 @dataclass(frozen=True)
@@ -26,10 +26,11 @@ class Difference:
     Attributes
     ----------
     feature : str
+        The name of the column.
     value, anchor : str
-        Of the row, and of the anchor.
+        The values of the row and of the anchor.
     share : float
-        Of the squared distance between the two.
+        The share of the squared distance between the two.
     """
 
     feature: str
@@ -39,11 +40,11 @@ class Difference:
 
 
 def largest_differences(
-    model: TableModel, X: pd.DataFrame, rows: np.ndarray, most: int = 3
+    model: TableModel, X: pd.DataFrame, rows: np.ndarray, n_features: int = 3
 ) -> list[list[Difference]]:
-    """Return the features in which rows differ most from their nearest anchors.
+    """Return the features in which rows differ most from their nearest anchors, the largest first.
 
-    Numbers differ in units of the standard deviation of the anchors; of words, two are alike or not.
+    Numbers differ in units of the standard deviation of the anchors; categories are equal or not.
 
     Parameters
     ----------
@@ -51,71 +52,49 @@ def largest_differences(
     X : DataFrame of n rows
         As the schema reads it.
     rows : int array of shape (m,)
-    most : int, default=3
-        Features of each row.
-
-    Returns
-    -------
-    differences : list of m lists of Difference
-        The largest first.
+        The rows of X to compare.
+    n_features : int, default=3
+        The largest number of features for each row.
     """
-    numbers, words = _decode(model, model.encode(X.iloc[rows]))
-    anchor_numbers, anchor_words = _decode(model, np.unique(model.fitted.model.anchors_, axis=0))
-    gaps = (numbers[:, None] - anchor_numbers[None]) / _units(anchor_numbers, numbers)
-    unlike = MISMATCH * (words[:, None] != anchor_words[None])
-    distances = np.concatenate([gaps**2, unlike.astype(np.float64)], axis=2)
-    nearest = distances.sum(axis=2).argmin(axis=1)
-    order = [*model.schema.number_names, *model.schema.category_names]
-    found = []
-    for i, (row, k) in enumerate(zip(rows, nearest, strict=True)):
-        parts = distances[i, k]
-        largest = [j for j in np.argsort(-parts, kind="stable")[:most] if parts[j] > 0]
-        anchor = dict(zip(order, [*anchor_numbers[k], *anchor_words[k]], strict=True))
-        found.append(
+    numbers, categories = _decode(model, model.encode(X.iloc[rows]))
+    anchor_numbers, anchor_categories = _decode(model, np.unique(model.fitted.model.anchors_, axis=0))
+    anchor_std = anchor_numbers.std(axis=0)
+    unit = np.where(anchor_std > 0, anchor_std, numbers.std(axis=0))
+    gaps = (numbers[:, None] - anchor_numbers[None]) / np.where(unit > 0, unit, 1.0)
+    mismatches = MISMATCH * (categories[:, None] != anchor_categories[None])
+    distances = np.concatenate([gaps**2, mismatches.astype(np.float64)], axis=2)
+    by_name = {column.name: column for column in model.schema.columns}
+    columns = [by_name[name] for name in (*model.schema.number_names, *model.schema.category_names)]
+    differences = []
+    for row, all_parts in zip(rows, distances, strict=True):
+        k = all_parts.sum(axis=1).argmin()
+        parts, anchor = all_parts[k], [*anchor_numbers[k], *anchor_categories[k]]
+        largest = [j for j in np.argsort(-parts, kind="stable")[:n_features] if parts[j] > 0]
+        differences.append(
             [
-                _difference(model, order[j], X.iloc[row], anchor, float(parts[j] / parts.sum()))
+                Difference(
+                    columns[j].name,
+                    format_value(columns[j], X[columns[j].name].iloc[row]),
+                    "a rare category"
+                    if columns[j].kind == CATEGORY and anchor[j] in (RARE, None)
+                    else format_value(columns[j], anchor[j]),
+                    float(parts[j] / parts.sum()),
+                )
                 for j in largest
             ]
         )
-    return found
-
-
-def _difference(model: TableModel, name: str, row: Any, anchor: dict[str, Any], share: float) -> Difference:
-    column = next(column for column in model.schema.columns if column.name == name)
-    theirs = anchor[name]
-    if column.kind == CATEGORY and theirs in (RARE, None):
-        theirs = "a rare word"
-    return Difference(name, format_value(column, row[name]), format_value(column, theirs), share)
+    return differences
 
 
 def _decode(model: TableModel, encoded: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return what the model sees of rows in the terms of the table.
-
-    Returns
-    -------
-    numbers : array of shape (n, a)
-        Gaps filled.
-    words : object array of shape (n, b)
-        Rare ones share a name, and unknown ones may be None.
-    """
-    columns, schema = model.fitted.columns, model.schema
-    categorical = schema.category_names
-    n = len(encoded)
-    numbers, words = np.empty((n, 0)), np.empty((n, 0), dtype=object)
-    # The order of `build_preprocessor`: numbers, then words.
-    if schema.number_names:
-        numbers = encoded[:, : len(schema.number_names)]
-        scaler = columns.transformers_[0][1].named_steps.get("standardscaler")
+    """Return encoded rows as imputed numbers and categories; rare ones share a name, unseen ones are None."""
+    schema, n_numbers = model.schema, len(model.schema.number_names)
+    steps = {tuple(names): step for _, step, names in model.fitted.columns.transformers_}
+    numbers, categories = encoded[:, :n_numbers], np.empty((len(encoded), 0), dtype=object)
+    if n_numbers:
+        scaler = steps[tuple(schema.number_names)].named_steps.get("standardscaler")
         numbers = numbers if scaler is None else scaler.inverse_transform(numbers)
-    if categorical:
-        encoder = next(
-            step for _, step, names in columns.transformers_ if list(names) == schema.category_names
-        )
-        words = encoder.inverse_transform(encoded[:, len(schema.number_names) :])
-    return numbers, words
-
-
-def _units(anchors: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Return the spread of each column over the anchors; of one in which they agree, over the rows."""
-    unit = np.where(anchors.std(axis=0) > 0, anchors.std(axis=0), rows.std(axis=0))
-    return np.where(unit > 0, unit, 1.0)
+    if schema.category_names:
+        encoder = steps[tuple(schema.category_names)]
+        categories = encoder.inverse_transform(encoded[:, n_numbers:])
+    return numbers, categories
