@@ -224,7 +224,7 @@ def test_the_trimmed_error_leaves_out_the_largest_errors():
         np.testing.assert_allclose(score, np.mean(errors[: len(errors) - len(errors) // 20]))
 
 
-def test_the_trivial_baseline_is_the_mean_or_the_class_frequencies_of_the_rows_fitted_to():
+def test_the_trivial_baseline_is_the_mean_or_the_class_priors_of_the_rows_fitted_to():
     X, y = heavy_tailed(200)
     found = assess(LinearRegression(), X, y, cv=2)
     assert found.methods[-1] == "baseline" and "mean of y" in str(found)
@@ -238,13 +238,13 @@ def test_the_trivial_baseline_is_the_mean_or_the_class_frequencies_of_the_rows_f
     assert found.to_frame().loc["baseline"].log_loss < 0.7
 
 
-def test_a_model_worse_than_the_class_frequencies_is_never_advised():
+def test_a_model_worse_than_the_class_priors_is_never_advised():
     found = assess(DecisionTreeClassifier(), *noisy_classes(), n_train_anchors=5)
     frame = found.to_frame()
     assert frame.log_loss["anchored"] < 0.8 * frame.log_loss["plain"]
     assert frame.log_loss["anchored"] > frame.log_loss["baseline"]
     assert (found.recommendation.advice, found.recommendation.method) == (Advice.DONT, "baseline")
-    for word in ("trivial baseline", "class frequencies", "neither"):
+    for word in ("trivial baseline", "class priors", "neither"):
         assert word in found.recommendation.text
 
 
@@ -290,7 +290,7 @@ def test_a_few_extreme_houses_do_not_hide_a_gain():
 
 @pytest.mark.usefixtures("data_dir")
 @pytest.mark.slow
-def test_a_tree_on_compas_does_not_beat_the_class_frequencies():
+def test_a_tree_on_compas_does_not_beat_the_class_priors():
     table = load_openml(42193)
     rows = np.random.default_rng(0).permutation(len(table.y))[:1000]
     found = assess(DecisionTreeClassifier(), table.X[rows], table.y[rows].astype(int))

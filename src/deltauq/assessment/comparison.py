@@ -43,7 +43,7 @@ LABELS = {
     "baseline": "baseline",
 }
 BASELINE = "baseline"
-"""Predicts the same for every row: the mean of y, or the class frequencies."""
+"""Predicts the same for every row: the mean of y, or the class priors."""
 ALTERNATIVES = ("tree-spread", "own-std", "ensemble")
 ERRORS = {
     "regression": ("mae", "trimmed_mae", "rmse"),
@@ -154,7 +154,7 @@ class Metrics:
         if self.task == "regression" and method == "plain":
             return "plain, constant width"
         if method == BASELINE:
-            return "mean of y" if self.task == "regression" else "class frequencies"
+            return "mean of y" if self.task == "regression" else "class priors"
         return LABELS[method]
 
     def text(self, method: str, name: str) -> str:
@@ -169,20 +169,11 @@ class Metrics:
     # Statistics
 
     def mean_and_error(self, gain: np.ndarray) -> tuple[float, float]:
-        """Return the mean of a paired difference, and its standard error.
+        """Return the mean of a paired difference of shape (f,), and its standard error.
 
         Training parts of different folds share rows, so the squared standard error is
-        (1/f + overlap) · variance, as Nadeau and Bengio (2003) correct it.
-
-        Parameters
-        ----------
-        gain : array of shape (f,)
-            One difference per fold; NaN is left out.
-
-        Returns
-        -------
-        mean, error : float
-            NaN where fewer than two folds have a difference.
+        (1/f + overlap) · variance, as Nadeau and Bengio (2003) correct it. NaN is left out; both are NaN
+        where fewer than two folds have a difference.
         """
         gain = gain[np.isfinite(gain)]
         if len(gain) < 2:
@@ -225,13 +216,8 @@ class Metrics:
 
     def doubtful_errors(self, a: str, b: str) -> list[str]:
         """Return the errors that are notably, but not significantly, larger for `a` than for `b`."""
-        return [
-            name
-            for name in self.errors
-            if name not in SENSITIVE_TO_OUTLIERS
-            and self.is_notably_larger(name, a, b)
-            and not self.is_larger(name, a, b)
-        ]
+        names = [name for name in self.errors if name not in SENSITIVE_TO_OUTLIERS]
+        return [n for n in names if self.is_notably_larger(n, a, b) and not self.is_larger(n, a, b)]
 
     def errs_no_more(self, a: str, b: str) -> bool:
         """Return whether no error is larger for `a` than for `b`, be it significantly or notably."""
@@ -253,27 +239,18 @@ class Metrics:
         return ("brier",) if np.any(np.isfinite(self.losses(method, "brier"))) else ("accuracy",)
 
     def beats_baseline(self, method: str) -> bool:
-        """Return whether a method predicts better than the mean of y, or than the class frequencies."""
+        """Return whether a method predicts better than the mean of y, or than the class priors."""
         if self.task == "regression":
             return self.errs_less(method, BASELINE)
         return any(self.is_larger(name, BASELINE, method) for name in self.deciding_errors(method))
 
     def alternatives(self) -> list[str]:
         """Return the methods beside the plain and the anchored ones that may be recommended."""
-        return [
-            name
-            for name in ALTERNATIVES
-            if name in self.scores
-            and self.beats_baseline(name)
-            and self.errs_no_more(name, "plain")
-            and not self._is_too_wide(name)
-        ]
-
-    def _is_too_wide(self, method: str) -> bool:
-        """Return whether a method's calibrated intervals are of no use, as where σ is zero for some rows."""
-        if self.task != "regression":
-            return False
-        return self.mean(method, "width") > TOO_WIDE * self.mean("plain", "width")
+        names = [name for name in ALTERNATIVES if name in self.scores and self.beats_baseline(name)]
+        if self.task == "regression":  # intervals are too wide where σ is zero for some rows
+            widest = TOO_WIDE * self.mean("plain", "width")
+            names = [name for name in names if not self.mean(name, "width") > widest]
+        return [name for name in names if self.errs_no_more(name, "plain")]
 
     def change(self, method: str, name: str) -> str:
         """Return whether a metric is significantly "higher" or "lower" than the plain model's, or a "tie"."""

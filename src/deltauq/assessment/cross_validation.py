@@ -119,7 +119,7 @@ def assess(
     - *tree-spread*, *own-std*, *ensemble*: the spread of its trees, where it is a forest; its own standard
       deviations, where `predict` returns them; an ensemble of three, where it has a random state (and
       probabilities, for classes).
-    - *baseline*: the mean of y, or the class frequencies, for every row. A method is recommended only if it
+    - *baseline*: the mean of y, or the class priors, for every row. A method is recommended only if it
       is better than this.
 
     For regression a fifth of each training part is held out and calibrates the intervals of every method

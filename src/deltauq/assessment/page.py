@@ -65,28 +65,23 @@ def _differences(assessment: Assessment) -> list[Figure]:
     }
     axes = ("trimmed MAE", "rank correlation") if regression else ("Brier score", "AUROC for mistakes")
     figures = []
-    for gains, title, axis, better in (
-        (errors, "Prediction", axes[0], "less"),
-        (ranks, "Uncertainty", axes[1], "more"),
+    for gains, title, axis, better in zip(
+        (errors, ranks), ("Prediction", "Uncertainty"), axes, ("less", "more"), strict=True
     ):
-        points = {
-            assessment.metrics.label(name): metrics.mean_and_error(gain)
-            for name, gain in gains.items()
-            if np.sum(np.isfinite(gain)) > 1
-        }
-        if not points:
-            continue
-        x_title = f"{axis}, minus the plain model's"
-        means, bars = zip(*points.values(), strict=True)
-        figure = plots.dot_plot(list(points), {title: (means, bars)}, x_title=x_title, reference=0.0)
-        figure.update_layout(showlegend=False)
-        caption = f"Paired over folds, with one standard error; {better} is better."
-        figures.append(Figure(figure, title, caption, height=90 + 44 * len(points), tall=True))
+        points = {metrics.label(n): metrics.mean_and_error(g) for n, g in gains.items()}
+        points = {name: point for name, point in points.items() if np.isfinite(point[0])}
+        if points:
+            means, bars = zip(*points.values(), strict=True)
+            x_title = f"{axis}, minus the plain model's"
+            figure = plots.dot_plot(list(points), {title: (means, bars)}, x_title=x_title, reference=0.0)
+            figure.update_layout(showlegend=False)
+            caption = f"Paired over folds, with one standard error; {better} is better."
+            figures.append(Figure(figure, title, caption, height=90 + 44 * len(points), tall=True))
     return figures
 
 
 def _regression_sections(assessment: Assessment) -> list[Section]:
-    y, method = np.concatenate(assessment.targets), _drawn_method(assessment)
+    y, method = np.concatenate(assessment.targets), _anchored_method(assessment)
     mean, raw, calibrated = _joined(assessment, method)
     plain_mean, _, plain_calibrated = _joined(assessment, "plain")
     curves = {
@@ -117,14 +112,14 @@ def _regression_sections(assessment: Assessment) -> list[Section]:
 
 
 def _classification_sections(assessment: Assessment) -> list[Section]:
-    ranking = _ranking_methods(assessment, _drawn_method(assessment))
+    ranking = _ranking_methods(assessment, _anchored_method(assessment))
     if not ranking:
         return []
     figure = _kept_figure(assessment, ranking, "mistakes among the rows kept")
     return [Section("Mistakes against uncertainty", [figure])]
 
 
-def _drawn_method(assessment: Assessment) -> str:
+def _anchored_method(assessment: Assessment) -> str:
     return "center" if assessment.recommendation.method == "center" else "anchored"
 
 
@@ -139,8 +134,8 @@ def _ranking_methods(assessment: Assessment, method: str) -> list[str]:
 def _kept_figure(assessment: Assessment, methods: list[str], y_title: str) -> Figure:
     curves = {}
     for name in methods:
-        kept, risk = risk_coverage(*_loss_and_uncertainty(assessment, name))
-        curves[assessment.metrics.label(name)] = np.interp(KEPT, kept, risk)
+        curve = risk_coverage(*_loss_and_uncertainty(assessment, name))
+        curves[assessment.metrics.label(name)] = np.interp(KEPT, *curve)
     return kept_figure(curves, y_title)
 
 

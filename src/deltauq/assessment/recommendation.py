@@ -53,7 +53,7 @@ class Recommendation:
     advice : Advice
     method : str
         The method to use: "anchored", "center", "plain", "tree-spread", "own-std" or "ensemble"; "baseline"
-        where no method predicts better than the mean of y, or than the class frequencies.
+        where no method predicts better than the mean of y, or than the class priors.
     text : str
         The advice and the reasons for it.
     """
@@ -78,7 +78,7 @@ def decide(metrics: Metrics) -> Recommendation:
     few rows). It errs less when one is smaller and it does not err more.
 
     A method *beats the trivial baseline* when it errs less than the mean of y, or has a smaller Brier score
-    than the class frequencies (without probabilities: a larger accuracy). No other method is recommended.
+    than the class priors (without probabilities: a larger accuracy). No other method is recommended.
 
     A method *gains* when it errs less than the plain model, when it ranks its errors better than the plain
     model ranks its own, or when it beats the trivial baseline and the plain model does not. An alternative

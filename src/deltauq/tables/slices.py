@@ -171,7 +171,7 @@ def find_worse_slices(
     Parameters
     ----------
     slices : iterable of Slice
-        Iterated once; slices are not stored.
+        Iterated once; the rows of a slice are not stored.
     *losses : arrays of shape (n,)
     most : int, default=10
         The largest number of slices to return for each loss.
@@ -183,26 +183,29 @@ def find_worse_slices(
     worse : list of lists of WorseSlice
         One list for each kind of loss.
     """
-    binary = [bool(np.all((loss == 0.0) | (loss == 1.0))) for loss in losses]
-    is_large = [loss > (0.0 if b else np.median(loss)) for b, loss in zip(binary, losses, strict=True)]
-    parts: list[list[WorseSlice]] = [[] for _ in losses]
-    counts: list[list[int]] = [[] for _ in losses]
-    n_slices = 0
-    for name, inside in slices:
-        n_slices += 1
-        for k, loss in enumerate(losses):
-            typical = np.mean if binary[k] else np.median
-            means = (float(typical(loss[rows])) for rows in (inside, ~inside))
-            parts[k].append(WorseSlice(name, int(inside.sum()), *means))
-            counts[k].append(int(is_large[k][inside].sum()))
+    tests = [_LossTest(loss) for loss in losses]
+    found = [[test(name, rows) for test in tests] for name, rows in slices]
     worse = []
-    for k, loss in enumerate(losses):
-        rows = np.array([part.rows for part in parts[k]], dtype=np.int64)
-        # The probability of at least as many large losses among as many rows drawn at random.
-        chance = hypergeom.sf(np.array(counts[k], dtype=np.int64) - 1, len(loss), is_large[k].sum(), rows)
-        significant = [parts[k][j] for j in np.flatnonzero(chance * n_slices < SIGNIFICANCE)]
+    for k in range(len(losses)):
+        significant = [part[k][1] for part in found if part[k][0] * len(found) < SIGNIFICANCE]
         worse.append(sorted(significant, key=lambda part: -part.inside)[:most])
-    return n_slices, worse
+    return len(found), worse
+
+
+class _LossTest:
+    """Compares the losses of slices with those of all n rows."""
+
+    def __init__(self, loss: np.ndarray) -> None:
+        is_binary = bool(np.all((loss == 0.0) | (loss == 1.0)))
+        self.loss, self.typical = loss, np.mean if is_binary else np.median
+        self.is_large = loss > (0.0 if is_binary else np.median(loss))
+
+    def __call__(self, name: str, rows: np.ndarray) -> tuple[float, WorseSlice]:
+        """Return the probability of as many large losses among rows drawn at random, and the slice."""
+        n = int(rows.sum())
+        chance = hypergeom.sf(self.is_large[rows].sum() - 1, len(rows), self.is_large.sum(), n)
+        inside, elsewhere = (float(self.typical(self.loss[part])) for part in (rows, ~rows))
+        return float(chance), WorseSlice(name, n, inside, elsewhere)
 
 
 def _by_category(column: Column, values: pd.Series) -> Iterator[Slice]:
