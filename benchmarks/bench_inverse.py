@@ -15,7 +15,7 @@ from deltauq.baselines import DeepEnsemble, MCDropout
 from deltauq.inverse import Generator, search
 from deltauq.nn import Anchored
 from deltauq.nn.training import Recipe
-from experiments.digit_runs import (
+from experiments.digit_models import (
     DROPOUT,
     N_ANCHORS,
     N_LATENT,

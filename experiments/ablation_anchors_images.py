@@ -53,7 +53,7 @@ def errors(under_anchors: np.ndarray, classes: np.ndarray) -> np.ndarray:
 
 
 def figures(lines: Sequence[ResultLine]) -> list[Figure]:
-    """Return ranking of errors and of strange images against the number of anchors, by score."""
+    """Return the ranking of errors and OOD detection over the number of anchors, by score."""
     entropy, sigma = "entropy of the scaled logits", "σ"
     return [
         over_anchors(
@@ -68,7 +68,7 @@ def figures(lines: Sequence[ResultLine]) -> list[Figure]:
             by_score(lines, {"auroc_sigma": sigma, "auroc": entropy}),
             "score",
             "value",
-            "Telling SVHN from CIFAR-10",
+            "OOD detection of SVHN",
             "Bars: one standard deviation over the trials.",
             "AUROC",
         ),

@@ -1,8 +1,7 @@
 """`beyond`: variants of anchoring for image classifiers, compared without SVHN.
 
-Networks are trained without 5,000 training images. These, clean and corrupted, are what settings are judged
-by: every other image fits what is fitted, the rest is measured. What is strange is stood in for by severe
-corruptions.
+Networks are trained without 5,000 training images. These are used for evaluation, clean and corrupted: one
+half to fit scores and scalers, the other half to measure. Severe corruptions replace OOD images.
 """
 
 from __future__ import annotations
@@ -41,10 +40,10 @@ from experiments.scoring import (
 from experiments.tables import TableSpec
 
 CORRUPTIONS = ("impulse_noise", "glass_blur", "fog", "contrast")
-"""One of each sort: noise, blur, weather, digital."""
+"""One of each type: noise, blur, weather, digital."""
 SEVERITY = 5
-PLACES = {"ResNet18": ("stages.2", "stages.3"), "ResNet20": ("stages.1", "stages.2")}
-"""Before the stage in the middle, after half of the blocks of ResNet-18, and before the last one."""
+HIDDEN_LAYERS = {"ResNet18": ("stages.2", "stages.3"), "ResNet20": ("stages.1", "stages.2")}
+"""The middle stage, which follows half of the blocks of ResNet-18, and the last one."""
 ALPHAS = (0.1, 0.25, 0.5)
 SEEDS = {"quick": range(1), "paper": range(2)}
 
@@ -52,9 +51,9 @@ ANCHORED = NetworkKind("", anchored=True)
 
 
 def settings(network: str) -> dict[str, NetworkKind]:
-    """Return every form that is tried, by name."""
-    middle, late = PLACES[network]
-    found = {
+    """Return all variants by name."""
+    middle, late = HIDDEN_LAYERS[network]
+    variants = {
         "plain": NetworkKind(""),
         "anchored": ANCHORED,
         **masked("label", ""),
@@ -65,11 +64,11 @@ def settings(network: str) -> dict[str, NetworkKind]:
         "consistent-1": replace(ANCHORED, copies=2, consistency=1.0),
         **masked("uniform", "-uniform"),
     }
-    return {name: replace(kind, network=network) for name, kind in found.items()}
+    return {name: replace(kind, network=network) for name, kind in variants.items()}
 
 
 def masked(target: str, suffix: str) -> dict[str, NetworkKind]:
-    """Return the forms of masking that train to one target, by name."""
+    """Return the variants of masking with one target, by name."""
     return {
         f"masked-{alpha}{by}{suffix}": replace(ANCHORED, mask=alpha, mask_rows=rows, masked_target=target)
         for by, rows in (("", False), ("-rows", True))
@@ -87,7 +86,7 @@ def cells(profile: str) -> list[Cell]:
 
 
 def run(cell: Cell, profile: str) -> Outcome:
-    """Train a form of anchoring and scorer it on images held out."""
+    """Train a variant and evaluate it on held-out images."""
     network = NETWORK[profile]
     schedule = replace(SCHEDULES[profile]["linear"], held_out=True)
     training = TrainingRun(settings(network)[cell["setting"]], schedule, cell["seed"], profile)
@@ -105,19 +104,19 @@ def run(cell: Cell, profile: str) -> Outcome:
 
 
 def by_anchors(training: TrainingRun, sets: Mapping[str, str], classes: np.ndarray) -> dict[str, float]:
-    """Return what σ is worth under clean anchors, and under noisy ones.
+    """Return how well σ works with clean anchors and with noisy ones.
 
     Parameters
     ----------
     sets : mapping of str to str
-        Names of corrupted sets by corruption. The anchors' own corruption is left out.
+        Image sets by corruption. That of the noisy anchors is left out.
     classes : int array of shape (n,)
 
     Returns
     -------
     metrics : dict of str to float
-        How well the entropy and σ tell corrupted images from clean ones, and the calibration of corrupted
-        images by a temperature and by a function of σ, both fitted on clean ones. Nothing for a plain
+        AUROC of the entropy and of σ for corrupted against clean images, and the calibration on corrupted
+        images with a temperature and with a function of σ, both fitted on clean ones. Empty for a plain
         network.
     """
     if not training.kind.anchored:
@@ -138,21 +137,21 @@ def by_anchors(training: TrainingRun, sets: Mapping[str, str], classes: np.ndarr
 
 
 def classifier(clean: np.ndarray, shifted: Mapping[str, np.ndarray], classes: np.ndarray) -> dict[str, float]:
-    """Return accuracy and calibration on the images that fit nothing, clean and shifted.
+    """Return accuracy and calibration on the images for measuring, clean and corrupted.
 
     Parameters
     ----------
     clean : array of shape (K, n, 10)
         Logits.
     shifted : mapping of str to array of shape (K, n, 10)
-        Of the same images under corruptions; their figures are averaged.
+        Of the same images with corruptions; the metrics are averaged over these.
     classes : int array of shape (n,)
 
     Returns
     -------
     metrics : dict of str to float
-        Calibration of the mean logits as they are, halved, scaled by 0.5 − σ², by a fitted temperature, and
-        by a fitted function of σ; "shifted" where it is that of corrupted images.
+        Calibration of the mean logits unscaled, halved, scaled by 0.5 − σ², by a fitted temperature, and
+        by a fitted function of σ; with "shifted" in the name for corrupted images.
     """
     ways: dict[str, Scorer] = {
         "mean": mean_logits(1.0),
@@ -176,7 +175,7 @@ def classifier(clean: np.ndarray, shifted: Mapping[str, np.ndarray], classes: np
 
 
 def scores(clean: np.ndarray, shifted: Mapping[str, np.ndarray]) -> dict[str, float]:
-    """Return how well scores tell corrupted images from clean ones, on average over the corruptions.
+    """Return the AUROC of scores for corrupted against clean images, averaged over the corruptions.
 
     Parameters
     ----------
@@ -186,8 +185,8 @@ def scores(clean: np.ndarray, shifted: Mapping[str, np.ndarray]) -> dict[str, fl
     Returns
     -------
     metrics : dict of str to float
-        AUROC of the entropy of the mean logits, as they are and halved; of that with 0.5 − σ²; of σ alone;
-        and of two scores fitted on the other corruptions: from the mean logits alone, and with σ besides.
+        For the entropy of the mean logits, unscaled, halved and scaled by 0.5 − σ²; for σ alone; and for two
+        scores fitted on the other corruptions, from the mean logits without and with σ.
     """
     single: dict[str, Callable[[np.ndarray], np.ndarray]] = {
         "mean": lambda k: mean_logits(1.0)(k).ood_score,
@@ -212,19 +211,19 @@ def _halved_entropy(under_anchors: np.ndarray) -> np.ndarray:
 def mean_auroc(
     score: Callable[[np.ndarray], np.ndarray], clean: np.ndarray, shifted: Mapping[str, np.ndarray]
 ) -> float:
-    """Return the AUROC of a score of logits on the images that fit nothing, mean over the corruptions."""
+    """Return the AUROC of a score of logits on the images for measuring, averaged over the corruptions."""
     return float(np.mean([auroc(score(clean[:, 1::2]), score(k[:, 1::2])) for k in shifted.values()]))
 
 
 def mean_features(under_anchors: np.ndarray) -> np.ndarray:
-    """Return what the mean logits say about images, of shape (n, 3): two entropies and the free energy."""
+    """Return features of the mean logits, of shape (n, 3): two entropies and the free energy."""
     mean = under_anchors.mean(axis=0)
     entropies = [np.log(entropy(softmax(scale * mean, axis=-1)) + 1e-12) for scale in (0.5, 1.0)]
     return np.stack([*entropies, -logsumexp(mean, axis=-1)], axis=1)
 
 
 def all_features(under_anchors: np.ndarray) -> np.ndarray:
-    """Return these and σ of the sigmoids and of the logits, of shape (n, 5)."""
+    """Return the features of the mean logits, and σ of the sigmoids and of the logits, of shape (n, 5)."""
     of_logits = np.sqrt(posterior_of(under_anchors).var.sum(axis=-1))
     spreads = np.log(np.stack([spread(under_anchors), of_logits], axis=1) + 1e-12)
     return np.concatenate([mean_features(under_anchors), spreads], axis=1)
@@ -236,17 +235,17 @@ def _fitted_auroc(
     shifted: Mapping[str, np.ndarray],
     left_out: str,
 ) -> float:
-    """Return the AUROC, on one corruption, of a score fitted to tell the others from clean images."""
+    """Return the AUROC, on one corruption, of a score fitted on the other corruptions."""
     inside = features(clean[:, ::2])
     outside = np.concatenate([features(k[:, ::2]) for name, k in shifted.items() if name != left_out])
     model = make_pipeline(StandardScaler(), LogisticRegression(class_weight="balanced", max_iter=1000))
     model.fit(np.concatenate([inside, outside]), np.repeat([0, 1], [len(inside), len(outside)]))
-    judged = (model.decision_function(features(k[:, 1::2])) for k in (clean, shifted[left_out]))
-    return auroc(*judged)
+    scores = (model.decision_function(features(k[:, 1::2])) for k in (clean, shifted[left_out]))
+    return auroc(*scores)
 
 
 WAYS = {
-    "mean": "as they are",
+    "mean": "unscaled",
     "half": "× 0.5",
     "uq": "× (0.5 − σ²)",
     "temperature": "temperature",
@@ -272,7 +271,7 @@ NAMES = {
         for kind in ("clean", "noisy")
     },
 }
-"""What columns are called."""
+"""Names of columns."""
 
 EXPERIMENT = Experiment(
     "beyond",
@@ -282,7 +281,7 @@ EXPERIMENT = Experiment(
     run,
     tables=(
         TableSpec(
-            "Quality and cost on images held out",
+            "Quality and cost on held-out images",
             ("auroc_half", "accuracy", "accuracy_shifted", "microseconds_per_image"),
             "setting",
             best=None,
@@ -296,7 +295,7 @@ EXPERIMENT = Experiment(
             "setting",
             best=None,
             labels=NAMES,
-            note="As they are, and halved; mean of four severe corruptions.",
+            note="Unscaled and halved; mean of four severe corruptions.",
         ),
         TableSpec(
             "Does σ over anchors add anything to the mean? AUROC of scores",
@@ -320,8 +319,8 @@ EXPERIMENT = Experiment(
             "setting",
             best="min",
             labels=NAMES,
-            note="Mean logits as they are, halved, times 0.5 − σ², divided by a temperature, and scaled by a "
-            "function of σ; the last two fitted on clean images held out.",
+            note="Mean logits unscaled, halved, times 0.5 − σ², divided by a temperature, and scaled by a "
+            "function of σ; the last two fitted on clean held-out images.",
         ),
         TableSpec(
             "The same under clean anchors and under noisy ones",

@@ -20,7 +20,7 @@ from experiments.table2 import REGRESSION, REGRESSION_NAMES, full_pairs, openml_
 from experiments.tables import TableSpec
 
 N_TRAIN = {"quick": 100, "paper": 2000}
-# A kernel machine or k-NN compares every test row, under every anchor, with every pair it keeps.
+# A kernel machine or k-NN compares every test row, for every anchor, with all training pairs.
 N_TEST = {"quick": 300, "paper": 1000}
 SEEDS = {"quick": range(1), "paper": range(3)}
 DATASETS = {"quick": (216, 41539), "paper": REGRESSION}

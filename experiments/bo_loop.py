@@ -1,7 +1,7 @@
-"""Sequential optimisation, several runs at once: what `table3` and its study share.
+"""Bayesian optimisation of several runs at once, for `table3` and its study.
 
-Runs of one method advance together: their surrogates are trained at once, which takes little longer than
-training one. What they find is kept in the cache, and every seed is still a cell of its own.
+The surrogates of all runs of one method are trained at once, which takes little longer than training one. The
+results are stored in the cache, and every seed is a cell of its own.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ N_INITIAL = 6
 N_EVERYWHERE = 1024
 RADII = (0.1, 0.02, 0.004)
 N_CENTRES, N_AROUND = 5, 40
-"""Candidates: all over the cube; then, for each radius, so many around each of the best so far."""
+"""Number of candidates: in the whole cube; then, for each radius, around each of the best so far."""
 LEAST_REGRET = 1e-6
 
 
 def optimise(runs: Sequence[Run], make: MakeSurrogate, n_steps: int) -> np.ndarray:
-    """Maximise functions by expected improvement, all runs in step.
+    """Maximise functions by expected improvement, all runs at once.
 
     The first points are uniform, and the same for every method. In each step a new surrogate is trained on
     all points of its run, and the point of largest expected improvement is evaluated.
@@ -64,8 +64,8 @@ def optimise(runs: Sequence[Run], make: MakeSurrogate, n_steps: int) -> np.ndarr
         models = [make(points[k], values[k], 1000 * seed + 10 * step) for k, (_, seed) in enumerate(runs)]
         fit_together(models)
         new = [propose(model, points[k], values[k], rngs[k])[None] for k, model in enumerate(models)]
-        found = [_values(problem, point) for (problem, _), point in zip(runs, new, strict=True)]
-        x, y = np.concatenate([x, np.stack(new)], axis=1), np.concatenate([y, np.stack(found)], axis=1)
+        new_values = [_values(problem, point) for (problem, _), point in zip(runs, new, strict=True)]
+        x, y = np.concatenate([x, np.stack(new)], axis=1), np.concatenate([y, np.stack(new_values)], axis=1)
     return y
 
 
@@ -78,13 +78,13 @@ def _values(problem: Maximisation, points: np.ndarray) -> np.ndarray:
 def propose(model: Model, x: Tensor, y: Tensor, rng: np.random.Generator) -> np.ndarray:
     """Return the point of the unit cube where the expected improvement is largest, of shape (d,).
 
-    Candidates fill the cube, then gather around the best of them and around the best point evaluated, ever
-    closer. There are no gradients: the same search serves every surrogate.
+    Candidates fill the cube first; later ones are closer and closer to the best candidates and to the best
+    evaluated point. No gradients are needed, so the search is the same for every surrogate.
 
     Parameters
     ----------
     model : Model
-        Fitted to x and y, in whatever precision.
+        Fitted to x and y, in any precision.
     x, y : float64 tensors of shapes (n, d) and (n, 1)
     """
     import torch
@@ -115,10 +115,10 @@ def propose(model: Model, x: Tensor, y: Tensor, rng: np.random.Generator) -> np.
 def shared_runs(
     name: str, configuration: Mapping[str, Any], runs: Sequence[Run], make: MakeSurrogate, n_steps: int
 ) -> np.ndarray:
-    """Return what `optimise` finds, from the cache if it is there; the configuration says it all."""
+    """Return the values of `optimise`, from the cache if it has this configuration."""
 
     def values() -> np.ndarray:
-        # One thread: the tensors are small, and sums in another order would lead elsewhere.
+        # On one thread the order of sums is fixed; the tensors are small.
         with single_thread():
             return optimise(runs, make, n_steps)
 
@@ -127,7 +127,7 @@ def shared_runs(
 
 @contextmanager
 def single_thread() -> Iterator[None]:
-    """Have PyTorch work on one thread."""
+    """Use one thread of PyTorch."""
     import torch
 
     threads = torch.get_num_threads()
@@ -149,9 +149,9 @@ def measured(values: np.ndarray, problem: Maximisation) -> Outcome:
     -------
     outcome : Outcome
         best: the largest value. auc_best: the mean over the steps of the largest value so far, initial points
-        included, so that a method that is early is above one that is late; both in units of the function.
-        progress and auc_progress: the same as shares of the way from the best initial value to the maximum.
-        log_regret: log10 of the share that is left, at least 1e-6. The best so far is kept for a figure.
+        included. Both are in units of the function. progress and auc_progress: the same as shares of the way
+        from the best initial value to the maximum. log_regret: log10 of the remaining share, at least 1e-6.
+        The details contain the best value so far, for a figure.
     """
     best = np.maximum.accumulate(values)[N_INITIAL - 1 :]
     way = problem.maximum - best[0]

@@ -1,4 +1,4 @@
-"""What several cells share, such as a network and its outputs: made once, kept in the cache, not in git."""
+"""A cache of files that several cells use, such as trained networks and their outputs."""
 
 from __future__ import annotations
 
@@ -19,31 +19,30 @@ from deltauq.utils.filesystem import atomic_write
 def shared_file(
     name: str, configuration: Mapping[str, Any], suffix: str, write: Callable[[Path], None]
 ) -> Path:
-    """Return the path of a file that `write` makes, unless the cache has it.
+    """Return the path of a cached file; `write` creates it if it does not exist.
 
-    Of several processes that ask at once, one makes it and the others wait. It appears under its name only
-    when it is whole.
+    If several processes need it, one writes it and the others wait. Writing is atomic.
 
     Parameters
     ----------
     name : str
-        For people who look into the cache.
+        First part of the file name.
     configuration : mapping of plain values
-        Everything that the content depends on; another configuration gives another file.
+        Everything that the content depends on; its hash is part of the file name.
     write : callable
-        Told where to write.
+        ``write(path)`` writes the file.
     """
     path = artifact_path(name, configuration, suffix)
     path.parent.mkdir(parents=True, exist_ok=True)
     with _locked(path.with_name(f"{path.name}.lock")):
         if not path.exists():
-            with atomic_write(path) as whole:
-                write(whole)
+            with atomic_write(path) as temporary:
+                write(temporary)
     return path
 
 
 def artifact_path(name: str, configuration: Mapping[str, Any], suffix: str) -> Path:
-    """Return where a file of this configuration has its place in the cache; see `shared_file`."""
+    """Return the path of the file with this configuration; see `shared_file`."""
     text = json.dumps(configuration, sort_keys=True)
     digest = hashlib.sha256(text.encode()).hexdigest()[:12]
     return cache_dir() / "artifacts" / f"{name}-{digest}{suffix}"
@@ -52,7 +51,7 @@ def artifact_path(name: str, configuration: Mapping[str, Any], suffix: str) -> P
 def shared_arrays(
     name: str, configuration: Mapping[str, Any], make: Callable[[], Mapping[str, np.ndarray]]
 ) -> dict[str, np.ndarray]:
-    """Return arrays by name that `make` gives, from the cache if they are there; see `shared_file`."""
+    """Return the cached arrays by name; `make` computes them if they do not exist. See `shared_file`."""
 
     def write(path: Path) -> None:
         arrays = make()
@@ -65,7 +64,7 @@ def shared_arrays(
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Hold a lock that the system lets go of when the process ends, however it ends."""
+    """Hold a file lock, which the system releases when the process ends."""
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

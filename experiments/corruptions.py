@@ -1,4 +1,4 @@
-"""`corruptions`: how far each corruption of CIFAR-10-C takes images from the originals, and how it looks."""
+"""`corruptions`: distance of corrupted images from the originals, and examples."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from experiments.runner import Cell, Experiment, Outcome
 from experiments.tables import TableSpec
 
 N_IMAGES = {"quick": 200, "paper": 10_000}
-SHOWN = 17
-"""Place in the test set of the image that is shown."""
+EXAMPLE = 17
+"""Index in the test set of the example image."""
 
 SHEETS = {"Noise and blur": CORRUPTIONS[:9], "Weather, colour, geometry, compression": CORRUPTIONS[9:]}
-"""The figures, and what each shows."""
+"""Corruptions by figure."""
 
-_LABELS = {name: name.replace("_", " ") for name in CORRUPTIONS}
+_NAMES = {name: name.replace("_", " ") for name in CORRUPTIONS}
 
 
 def cells(profile: str) -> list[Cell]:
@@ -32,14 +32,14 @@ def cells(profile: str) -> list[Cell]:
 
 
 def run(cell: Cell, profile: str) -> Outcome:
-    """Measure the distance in levels of 0 to 255, and keep one picture."""
+    """Measure the distance in levels of 0 to 255, and store one image."""
     n = N_IMAGES[profile]
     originals = load_images("cifar10-test")[0][:n]
     corrupted = load_corrupted(cell["corruption"], cell["severity"], n)
     difference = corrupted.images.astype(np.float32) - originals
-    details = {"source": corrupted.source, "picture": _written(corrupted.images[SHOWN])}
+    details = {"source": corrupted.source, "picture": _encode(corrupted.images[EXAMPLE])}
     if cell["severity"] == SEVERITIES[0]:
-        details["original"] = _written(originals[SHOWN])
+        details["original"] = _encode(originals[EXAMPLE])
     return Outcome({"rmse": float(np.sqrt(np.mean(difference**2, dtype=np.float64)))}, details)
 
 
@@ -49,29 +49,29 @@ def figures(lines: Sequence[ResultLine]) -> list[Figure]:
     pictures: dict[tuple[str, int], np.ndarray] = {}
     for line in lines:
         name = line.cell["corruption"]
-        pictures[name, line.cell["severity"]] = _read(line.details["picture"])
+        pictures[name, line.cell["severity"]] = _decode(line.details["picture"])
         if "original" in line.details:
-            pictures[name, 0] = _read(line.details["original"])
+            pictures[name, 0] = _decode(line.details["original"])
     return [_sheet(pictures, title, names, sources) for title, names in SHEETS.items()]
 
 
 def _sheet(
     pictures: dict[tuple[str, int], np.ndarray], title: str, names: Sequence[str], sources: Sequence[str]
 ) -> Figure:
-    nothing = np.full((32, 32, 3), 128, dtype=np.uint8)
-    shown = np.array([[pictures.get((name, k), nothing) for k in (0, *SEVERITIES)] for name in names])
+    missing = np.full((32, 32, 3), 128, dtype=np.uint8)
+    images = np.array([[pictures.get((name, k), missing) for k in (0, *SEVERITIES)] for name in names])
     columns = [str(severity) for severity in (0, *SEVERITIES)]
-    sheet = contact_sheet(shown, [_LABELS[name] for name in names], columns)
+    sheet = contact_sheet(images, [_NAMES[name] for name in names], columns)
     caption = f"An image of the test set, and the same at severities 1 to 5; {' and '.join(sources)} images."
     return Figure(sheet, title, caption, height=64 * len(names) + 40)
 
 
-def _written(pixels: np.ndarray) -> str:
-    """Return a picture's bytes as text."""
+def _encode(pixels: np.ndarray) -> str:
+    """Return the bytes of an image as text."""
     return base64.b64encode(np.ascontiguousarray(pixels).tobytes()).decode()
 
 
-def _read(text: str) -> np.ndarray:
+def _decode(text: str) -> np.ndarray:
     return np.frombuffer(base64.b64decode(text), np.uint8).reshape(32, 32, 3)
 
 
@@ -88,7 +88,7 @@ EXPERIMENT = Experiment(
             "corruption",
             "severity",
             best=None,
-            labels=_LABELS,
+            labels=_NAMES,
             note="A severity is not always farther from the originals than the one before it: the settings "
             "published for glass blur, frost, saturate, elastic transform and spatter trade one effect for "
             "another. Motion blur at 3 and at 4 differs in its tail only.",

@@ -88,7 +88,7 @@ _LABELS = {
     "width": "by σ",
     "width_constant": "constant width",
     "width_ratio": "by σ / constant",
-    "anchored": "anchored mean taken",
+    "anchored": "anchored mean chosen",
     "seconds_fit": "seconds to fit",
     "spearman": "rank correlation of σ + δ with the error",
 }
@@ -117,12 +117,12 @@ EXPERIMENT = Experiment(
             labels=_LABELS,
         ),
         TableSpec(
-            "Widths compared, what σ ranks, and what was chosen",
+            "Ratio of widths, ranking by σ, and chosen mean",
             ("width_ratio", "spearman", "anchored"),
             "dataset",
             best=None,
             labels=_LABELS,
-            note="Anchored mean taken: the share of splits in which cross-validation chose it.",
+            note="Anchored mean chosen: the share of splits in which cross-validation chose it.",
         ),
         TableSpec("Seconds to fit", ("seconds_fit",), "dataset", best=None, labels=_LABELS),
     ),

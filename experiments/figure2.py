@@ -1,7 +1,7 @@
-"""`figure2`: three classes in the plane, and where an anchored kernel machine doubts them.
+"""`figure2`: three classes in the plane, and the uncertainty of an anchored kernel machine.
 
-(A) The classes are apart: the doubt should lie along the decision boundaries. (B) Two small classes lie
-nearly inside a large one: they should be doubted more than it.
+(A) Separate classes: uncertainty should be large along the decision boundaries. (B) Two small classes nearly
+inside a large one: their uncertainty should be larger.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ N_ANCHORS = 5
 N_TRAIN_ANCHORS: dict[str, int | str] = {"quick": 20, "paper": "auto"}
 GRID = np.linspace(-3.2, 3.2, 81)
 BAND = 0.2
-"""How far from a decision boundary the band along it reaches."""
+"""Half width of the band along a decision boundary."""
 
-_LABELS = {
+COLUMN_NAMES = {
     "at_boundaries": "at boundaries",
     "at_centers": "at centres",
     "boundaries_over_centers": "ratio, mean over draws",
@@ -42,16 +42,16 @@ _LABELS = {
 
 @dataclass(frozen=True)
 class PlaneMap:
-    """A fitted classifier's view of the plane.
+    """Predictions of a fitted classifier in the plane.
 
     Attributes
     ----------
     toy : ThreeClasses
     grid : array of shape (n,)
-        Both inputs run over it.
+        Values of both inputs.
     predicted, uncertainty : arrays of shape (n, n), rows along the second input
     by_anchor : array of shape (K, n, n, 3)
-        Probabilities under each anchor.
+        Probabilities for each anchor.
     at_rows : array of shape (m,)
         Uncertainty at the training rows.
     at_centers : array of shape (3,)
@@ -85,9 +85,9 @@ class PlaneMap:
 
 
 def view_plane(toy: ThreeClasses, seed: int, n_train_anchors: int | str, grid: np.ndarray) -> PlaneMap:
-    """Fit an anchored kernel machine to a toy and ask it about the whole plane.
+    """Fit an anchored kernel machine and predict on a grid in the plane.
 
-    The kernel is narrow enough to find the small classes; the default one gives all to the large class.
+    The default kernel is too wide for the small classes.
 
     Parameters
     ----------
@@ -117,7 +117,7 @@ def cells(profile: str) -> list[Cell]:
 
 
 def run(cell: Cell, profile: str) -> Outcome:
-    """Map one draw of one layout; the first draw's maps are kept for the pictures."""
+    """Measure one draw of one layout; the maps of the first draw are stored for the figures."""
     toy = three_classes(cell["layout"], random_state=cell["seed"])
     plane = view_plane(toy, cell["seed"], N_TRAIN_ANCHORS[profile], GRID)
     metrics = _separable(plane) if cell["layout"] == "separable" else _nested(plane)
@@ -144,7 +144,7 @@ def _nested(plane: PlaneMap) -> dict[str, float]:
 
 
 def _picture(plane: PlaneMap) -> dict[str, Any]:
-    """Return what the pictures are drawn from, as short plain lists."""
+    """Return the data of the figures as rounded lists."""
     top = plane.by_anchor.argmax(axis=-1)
     percent = np.rint(100 * plane.by_anchor.max(axis=-1)).astype(int)
     return {
@@ -154,14 +154,14 @@ def _picture(plane: PlaneMap) -> dict[str, Any]:
         "anchors": np.round(plane.anchors, 3).tolist(),
         "predicted": plane.predicted.tolist(),
         "uncertainty": np.round(plane.uncertainty, 4).tolist(),
-        # Coarser, and in whole percent: there is one of them for every anchor.
+        # On a coarser grid and in whole percent, because there is a map for every anchor.
         "top_by_anchor": top[:, ::2, ::2].tolist(),
         "percent_by_anchor": percent[:, ::2, ::2].tolist(),
     }
 
 
 def figures(lines: Sequence[ResultLine]) -> list[Figure]:
-    """Return the data, the uncertainty, and the view under every single anchor, of the first draw."""
+    """Return the data, the uncertainty, and the predictions for every single anchor, of the first draw."""
     pictures = {line.cell["layout"]: line.details for line in lines if line.details}
     figures, by_anchor = [], []
     for letter, layout in (("A", "separable"), ("B", "nested")):
@@ -201,7 +201,7 @@ def _anchor_figures(arrays: Mapping[str, np.ndarray], letter: str) -> list[Figur
                 arrays["X"],
                 anchor=anchor,
             ),
-            f"({letter}) Under anchor {k + 1} alone",
+            f"({letter}) Anchor {k + 1} alone",
             "The predicted class, the paler the less probable; the cross is the anchor." if k == 0 else "",
             height=420,
         )
@@ -223,7 +223,7 @@ EXPERIMENT = Experiment(
             best=None,
             where={"layout": "separable"},
             digits=5,
-            labels=_LABELS,
+            labels=COLUMN_NAMES,
         ),
         TableSpec(
             "(B) Mean uncertainty at the points of the large class and of the two small ones",
@@ -232,7 +232,7 @@ EXPERIMENT = Experiment(
             best=None,
             where={"layout": "nested"},
             digits=5,
-            labels=_LABELS,
+            labels=COLUMN_NAMES,
         ),
     ),
     figures=figures,

@@ -1,4 +1,4 @@
-"""Figures that the report draws from result lines."""
+"""Figures drawn from result lines."""
 
 from __future__ import annotations
 
@@ -29,24 +29,24 @@ def dot_figure(
     Parameters
     ----------
     lines : sequence of ResultLine
-        Cells may differ by the two words below and the seed.
+        Their cells may differ in the two keys below and the seed.
     rows, series : str
-        Words of the cells: one names the rows of the figure, the other its colours.
+        Keys of the cells, for the rows and the colours.
     reference : float, optional
-        Where to draw a vertical line.
+        Position of a vertical line.
     """
     summaries = summarise(lines)
-    found = {
+    spreads = {
         (str(summary.cell[rows]), str(summary.cell[series])): summary.metrics[metric]
         for summary in summaries
         if metric in summary.metrics
     }
-    names = list(dict.fromkeys(name for name, _ in found))
-    # One without the metric keeps its place: every series then looks the same in all figures of these lines.
+    names = list(dict.fromkeys(name for name, _ in spreads))
+    # Including series without the metric, so that the colours are the same in all figures of these lines.
     kinds = list(dict.fromkeys(str(summary.cell[series]) for summary in summaries))
     plot = plots.dot_plot(
         [DISPLAY_NAMES.get(name, name) for name in names],
-        {DISPLAY_NAMES.get(kind, kind): _column(found, names, kind) for kind in kinds},
+        {DISPLAY_NAMES.get(kind, kind): _column(spreads, names, kind) for kind in kinds},
         x_title=x_title,
         reference=reference,
     )
@@ -55,43 +55,37 @@ def dot_figure(
 
 
 def relative_to(
-    lines: Sequence[ResultLine], metric: str, *, word: str, reference: str, without: Sequence[str] = ()
+    lines: Sequence[ResultLine], metric: str, *, key: str, reference: str, without: Sequence[str] = ()
 ) -> list[ResultLine]:
     """Divide a metric by that of the reference's cell, seed by seed.
 
     Parameters
     ----------
-    word, reference : str
-        The cell divided by is the one that has this value of this word and is otherwise the same.
+    key, reference : str
+        The reference is the cell with this value of this key, and is otherwise the same.
     without : sequence of str
-        Values of the word that are not compared.
+        Values of the key that are not compared.
 
     Returns
     -------
     lines : list of ResultLine
-        With this metric only; without any where there is nothing to compare, the reference's own included.
+        With this metric only, or without any if there is nothing to compare.
     """
 
     def others(line: ResultLine) -> tuple[tuple[str, str], ...]:
-        return tuple(sorted((key, str(value)) for key, value in line.cell.items() if key != word))
+        return tuple(sorted((name, str(value)) for name, value in line.cell.items() if name != key))
 
     def ratio(line: ResultLine) -> dict[str, float]:
         divisor = divisors.get(others(line))
-        compared = line.cell[word] not in (reference, *without)
+        compared = line.cell[key] not in (reference, *without)
         return {metric: line.metrics[metric] / divisor} if compared and divisor else {}
 
-    divisors = {others(line): line.metrics[metric] for line in lines if line.cell[word] == reference}
+    divisors = {others(line): line.metrics[metric] for line in lines if line.cell[key] == reference}
     return [replace(line, metrics=ratio(line)) for line in lines]
 
 
 def by_score(lines: Sequence[ResultLine], scores: Mapping[str, str]) -> list[ResultLine]:
-    """Split lines by metric: each line becomes one for every metric, called "value", and its name, the score.
-
-    Parameters
-    ----------
-    scores : mapping of str to str
-        Metric to the value of the word "score" in the new cells.
-    """
+    """Return a line for every metric in `scores`, with the metric "value" and the cell key "score"."""
     return [
         replace(line, cell={**line.cell, "score": score}, metrics={"value": line.metrics[metric]})
         for line in lines
@@ -100,29 +94,29 @@ def by_score(lines: Sequence[ResultLine], scores: Mapping[str, str]) -> list[Res
 
 
 def over_anchors(
-    lines: Sequence[ResultLine], word: str, metric: str, title: str, caption: str, y_title: str
+    lines: Sequence[ResultLine], key: str, metric: str, title: str, caption: str, y_title: str
 ) -> Figure:
-    """Draw a metric over the number of anchors, with one line for each value of a word of the cells."""
-    found = {
-        (str(summary.cell[word]), str(summary.cell["n_anchors"])): summary.metrics[metric]
+    """Draw a metric over the number of anchors, with one line for each value of a key of the cells."""
+    spreads = {
+        (str(summary.cell[key]), str(summary.cell["n_anchors"])): summary.metrics[metric]
         for summary in summarise(lines)
     }
-    numbers = sorted({int(number) for _, number in found})
+    numbers = sorted({int(number) for _, number in spreads})
     series = {
         DISPLAY_NAMES.get(kind, kind): _column(
-            {(number, kind): spread for (kind, number), spread in found.items()},
+            {(number, kind): spread for (kind, number), spread in spreads.items()},
             [str(number) for number in numbers],
             kind,
         )
-        for kind in dict.fromkeys(kind for kind, _ in found)
+        for kind in dict.fromkeys(kind for kind, _ in spreads)
     }
     plot = plots.line_plot(numbers, series, x_title="anchors, K", y_title=y_title, log_x=True)
     return Figure(plot, title, caption, height=520)
 
 
 def _column(
-    found: Mapping[tuple[str, str], Spread], names: Sequence[str], kind: str
+    spreads: Mapping[tuple[str, str], Spread], names: Sequence[str], kind: str
 ) -> tuple[list[float], list[float]]:
-    nothing = Spread(math.nan, math.nan, 0)
-    spreads = [found.get((name, kind), nothing) for name in names]
-    return [spread.mean for spread in spreads], [spread.std for spread in spreads]
+    missing = Spread(math.nan, math.nan, 0)
+    column = [spreads.get((name, kind), missing) for name in names]
+    return [spread.mean for spread in column], [spread.std for spread in column]

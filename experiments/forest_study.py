@@ -1,7 +1,4 @@
-"""`forest-study`: how many pairs a tree of an anchored forest needs, and how small its leaves have to be.
-
-Only training parts are used, as in `table2-study`: a cell fits on folds of the training part of a trial.
-"""
+"""`forest-study`: pairs per tree and leaf size of anchored forests, on folds of training rows."""
 
 from __future__ import annotations
 
@@ -37,7 +34,7 @@ DATASETS: dict[str, tuple[int | str, ...]] = {
     "quick": (216, "wine"),
     "paper": (*REGRESSION, *CLASSES),
 }
-# Rows and trees of the forests, pairs per tree and training row, trials, folds that are run of four.
+# Rows and trees of the forests, pairs per tree and training row, trials, and folds (of four).
 SETTINGS = {
     "quick": ((200, 5, (2, ALL), 1, 1),),
     "paper": (
@@ -47,7 +44,7 @@ SETTINGS = {
     ),
 }
 LEAVES = {"quick": (1,), "paper": (1, 3, 5, 10)}
-# Rows and trees again, and anchors that all rows meet; every tree sees all of these pairs.
+# Rows and trees, and anchors that all rows share; every tree is trained on all of these pairs.
 TRAIN_ANCHORS = {
     "quick": ((200, 5, (10,)),),
     "paper": ((200, 5, (5, 10, 20, 50)), (200, 50, (5, 10, 20, 50)), (2000, 50, (5, 10, 20))),
@@ -103,8 +100,8 @@ def run(cell: Cell, profile: str) -> Outcome:
     n_folds = next(s[4] for s in SETTINGS[profile] if s[:2] == (cell["n_train"], cell["n_trees"]))
     X, y = _training_part(cell["dataset"], cell["seed"], cell["n_train"])
     folds = list(KFold(N_FOLDS, shuffle=True, random_state=cell["seed"]).split(X))[:n_folds]
-    found = [_fit(cell, X[train], y[train], X[test], y[test]) for train, test in folds]
-    return Outcome({name: float(np.mean([metrics[name] for metrics in found])) for name in found[0]})
+    results = [_fit(cell, X[train], y[train], X[test], y[test]) for train, test in folds]
+    return Outcome({name: float(np.mean([metrics[name] for metrics in results])) for name in results[0]})
 
 
 def _fit(
@@ -134,7 +131,7 @@ def _forest(cell: Cell, is_classes: bool, n_rows: int) -> Any:
         ("extra-trees", False): ExtraTreesRegressor,
         ("extra-trees", True): ExtraTreesClassifier,
     }
-    # A share of 1.0 is what a forest draws by itself: as many pairs as there are.
+    # A share of 1.0 is the default of a forest: as many pairs as there are.
     most = 1.0 if cell["per_tree"] == ALL else cell["per_tree"] * n_rows
     return kinds[cell["forest"], is_classes](
         cell["n_trees"],
@@ -146,7 +143,7 @@ def _forest(cell: Cell, is_classes: bool, n_rows: int) -> Any:
 
 @lru_cache(maxsize=2)
 def _training_part(dataset: int | str, seed: int, n_train: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the rows that a trial trains on, fewer where a table has fewer."""
+    """Return the training rows of a trial, at most `n_train`."""
     if isinstance(dataset, int):
         table = openml_table(dataset)
         rows = split(table, seed, None, n_train=n_train)[0]
@@ -163,7 +160,7 @@ def _tables() -> tuple[TableSpec, ...]:
         ("nll", "NLL of classes", "min"),
         ("megabytes", "Megabytes", "min"),
     )
-    few, parts = "by anchors a row meets", "by pairs per tree and row"
+    few, parts = "by anchors per row", "by pairs per tree and row"
     return tuple(
         TableSpec(
             f"{title}, 2000 rows, 50 trees, {description}, leaves of {leaf}",

@@ -1,9 +1,4 @@
-"""`gap`: which settings of an anchored network open the error bar where there is no data, in one dimension.
-
-Every setting differs from the chosen one in what its name says. Those without consistency need a word more:
-"one anchor a step" has none to ask for, so it differs in both, and "forty anchors a step" is to be compared
-with "no consistency". "normal anchors" are such in training and at prediction.
-"""
+"""`gap`: settings of an anchored network and the width of its error band where there is no data."""
 
 from __future__ import annotations
 
@@ -20,15 +15,15 @@ from experiments.runner import Cell, Experiment, Outcome
 from experiments.tables import TableSpec
 
 CURVES = ("hill", "step")
-# Seeds below 30 were looked at when the setting was chosen.
+# Seeds below 30 were used to choose the setting.
 SEEDS = {"quick": range(30, 31), "paper": range(30, 35)}
 N_ROWS, GRID, GAP_MARGIN = 40, 81, 0.2
-"""The edges of the gap, so wide, belong to neither side of the comparison."""
+"""Margins of this width at the edges of the gap are left out of the comparison."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """A network and how it is trained: the whole dataset in every step, by Adam."""
+    """A network and its training by Adam, with the whole dataset in every step."""
 
     hidden: tuple[int, ...] = (128, 128)
     activation: str = "relu"
@@ -60,7 +55,7 @@ SETTINGS = {
     "normal anchors": replace(CHOSEN, train_anchors="normal", prior="normal"),
     "three layers, one anchor a step": replace(CHOSEN, hidden=(128,) * 3, n_train_anchors=1, consistency=0.0),
 }
-SHOWN = {"quick": ("chosen", "one anchor a step"), "paper": tuple(SETTINGS)}
+METHODS = {"quick": ("chosen", "one anchor a step"), "paper": tuple(SETTINGS)}
 
 
 def cells(profile: str) -> list[Cell]:
@@ -68,7 +63,7 @@ def cells(profile: str) -> list[Cell]:
     return [
         {"method": setting, "curve": curve, "seed": seed}
         for seed in SEEDS[profile]
-        for setting in SHOWN[profile]
+        for setting in METHODS[profile]
         for curve in CURVES
     ]
 
@@ -76,7 +71,7 @@ def cells(profile: str) -> list[Cell]:
 def run(cell: Cell, profile: str) -> Outcome:
     """Train one network, and compare σ in the gap with σ where there is data.
 
-    The error is that of the mean against the curve without noise, where there is data.
+    Errors are those of the mean against the curve without noise.
     """
     toy = gap_curve(cell["curve"], N_ROWS, random_state=cell["seed"])
     x = np.linspace(*toy.limits, GRID)
@@ -134,7 +129,7 @@ def predict(
         optimiser = torch.optim.Adam(net.parameters(), setting.learning_rate, fused=True)
         for _ in range(setting.steps):
             optimiser.zero_grad()
-            # Shuffled, so that the reversed batch is another one every time.
+            # Shuffled, so that the reversed batch differs in every step.
             rows = torch.randperm(len(inputs))
             anchored_loss(
                 net,
@@ -155,7 +150,7 @@ def draw(lines: Sequence[ResultLine]) -> list[Figure]:
     """Draw the bands of the chosen setting and of the plain one, for the first seed."""
     drawn = []
     for line in lines:
-        if line.cell["method"] not in SHOWN["quick"] or not line.details:
+        if line.cell["method"] not in METHODS["quick"] or not line.details:
             continue
         band = {name: np.asarray(values) for name, values in line.details.items()}
         toy = gap_curve(line.cell["curve"], N_ROWS, random_state=line.cell["seed"])
@@ -168,9 +163,7 @@ def draw(lines: Sequence[ResultLine]) -> list[Figure]:
             gap=toy.gap,
         )
         ratio = line.metrics["sigma_gap_over_data"]
-        caption = (
-            f"σ in the gap is {ratio:.1f} times σ where there is data; it is shown as it is, uncalibrated."
-        )
+        caption = f"σ in the gap is {ratio:.1f} times σ where there is data; it is not calibrated."
         drawn.append(Figure(picture, f"{line.cell['method']}, {line.cell['curve']}", caption))
     return drawn
 

@@ -1,4 +1,4 @@
-"""The paper's figures (arXiv 2110.02197), as it prints them, under the words of our cells."""
+"""The paper's figures (arXiv 2110.02197), by the row and column of our tables."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """`table1-study`: the sizes and the domain at which the paper's order of encodings appears.
 
-The paper gives neither. The seeds are others than those of `table1`.
+The seeds differ from those of `table1`.
 """
 
 from __future__ import annotations

@@ -30,17 +30,14 @@ from experiments.tables import TableSpec
 N_TRAIN, N_VALIDATION, N_TREES = 200, 100, 5
 SEEDS = {"quick": range(2), "paper": range(5)}
 DATASETS = {"quick": (216, 1199, 41539), "paper": tuple(OPENML)}
-# compas-two-years (42193) has a binary target: it is run and shown, but it is no regression set.
+# compas-two-years (42193) has a binary target: it is in the tables, but not in the means.
 REGRESSION = tuple(dataset for dataset in OPENML if dataset != 42193)
 REGRESSION_NAMES = tuple(map(str, REGRESSION))
 MAX_TEST_ROWS = {"quick": 3000, "paper": None}
 
 
 def full_pairs(n_rows: int) -> int:
-    """Return M of the paper's forests: all rows, but at most 100,000 pairs, and at least 20.
-
-    Given as a number, it leaves forests as they are; "auto" makes smaller ones.
-    """
+    """Return M of the paper's forests: all rows, but at most 100,000 pairs, and at least 20."""
     return min(n_rows, max(20, 100_000 // n_rows))
 
 
@@ -63,7 +60,7 @@ def split(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return training, validation and test rows; the same for every method.
 
-    The validation rows are DEUP's alone, and nobody is tested on them.
+    Only DEUP uses the validation rows; no method is tested on them.
     """
     order = np.random.default_rng(seed).permutation(len(table.y))
     train, validation, test = np.split(order, [n_train, n_train + N_VALIDATION])
@@ -117,7 +114,7 @@ def figures(lines: Sequence[ResultLine]) -> list[Figure]:
         ),
         dot_figure(
             # Two methods predict as the plain forest does: their ratio is 1 by construction.
-            relative_to(lines, "mae", word="method", reference="plain", without=("deup", "tree-spread-5")),
+            relative_to(lines, "mae", key="method", reference="plain", without=("deup", "tree-spread-5")),
             "mae",
             rows="dataset",
             series="method",

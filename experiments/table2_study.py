@@ -1,8 +1,7 @@
-"""`table2-study`: how rows and anchors are paired in training, and with how many, inside the training parts.
+"""`table2-study`: pairing of rows and anchors in training, and number of anchors, on training rows.
 
-Every trial of `table2` (for the large size: of `bases`) gives its training part, and folds of it are all that
-is used. Trials shuffle anew, so the training part of one lies in the test part of the others: what is found
-here may fix a default, but not by small differences. It confirmed the default, and changed nothing.
+Only folds of the training rows of each trial of `table2` (`bases` for the large size) are used. The training
+rows of one trial are test rows of others, so small differences must not decide. It confirmed the default.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ DATASETS = {"quick": (216, 41539), "paper": REGRESSION}
 SIZES = {"quick": (200,), "paper": (200, 2000)}
 
 
-# What the first partition into folds could not tell apart is measured on three more.
+# Candidates that were equal on the first partition into folds are measured on three more.
 CANDIDATES = (50, 75, 100, "all")
 MORE_PARTITIONS = {"quick": range(0), "paper": range(1, 4)}
 
@@ -74,7 +73,7 @@ def _first_partition(profile: str) -> list[Cell]:
 
 
 def run(cell: Cell, profile: str) -> Outcome:
-    """Measure a pairing on folds of a training part; a large part gives one fold only, for time."""
+    """Measure a pairing on folds of training rows; on one fold only for the large size, to save time."""
     table = openml_table(cell["dataset"])
     rows = split(table, cell["seed"], None, n_train=cell["n_train"])[0]
     X, y = table.X[rows], table.y[rows]
@@ -99,7 +98,7 @@ def _tables(size: int) -> tuple[TableSpec, ...]:
     metrics: tuple[Any, ...] = (("spearman", "Spearman(σ, |error|)", "max"), ("mae", "MAE", "min"))
     return tuple(
         TableSpec(
-            f"{title}, {size} rows, {pairing} pairing, by anchors a row meets",
+            f"{title}, {size} rows, {pairing} pairing, by anchors per row",
             metric,
             "dataset",
             "n_train_anchors",
@@ -113,7 +112,7 @@ def _tables(size: int) -> tuple[TableSpec, ...]:
 
 
 def _partitions() -> tuple[TableSpec, ...]:
-    """Return what the further partitions say of the candidates, each by itself."""
+    """Return a table of the candidates for each further partition."""
     return tuple(
         TableSpec(
             f"Spearman(σ, |error|), 200 rows, shared pairing, partition {partition} into folds",

@@ -27,19 +27,19 @@ FUNCTIONS = {"quick": ("sinusoid",), "paper": tuple(MAXIMISATIONS)}
 SEEDS = {"quick": range(2), "paper": range(5)}
 METHODS = ("delta-uq", "delta-uq-paper", "gp", "mc-dropout", "ensemble", "deup")
 MAX_EPOCHS = {"quick": 10, "paper": None}
-SHOWN_STEPS = 5
-"""A figure shows every fifth step."""
+PLOT_EVERY = 5
+"""Steps between two points of a figure."""
 
 
 def n_steps(function: str, profile: str) -> int:
-    """Return how many points are chosen after the initial ones."""
+    """Return the number of points after the initial ones."""
     if profile == "quick":
         return 2
     return 20 if function == "booth" else 50
 
 
 def cells(profile: str) -> list[Cell]:
-    """Return one cell per function, method and seed; those computed together lie apart, for processes."""
+    """Return one cell per function, method and seed; cells that are computed together are not adjacent."""
     return [
         {"function": function, "method": method, "seed": seed}
         for seed in SEEDS[profile]
@@ -52,7 +52,7 @@ def run(cell: Cell, profile: str) -> Outcome:
     """Measure one seed of the runs of a function and a method, which are computed together."""
     function, method = cell["function"], cell["method"]
     problem, seeds, steps = MAXIMISATIONS[function], SEEDS[profile], n_steps(function, profile)
-    # Outcomes were not always clipped for Δ-UQ; what the cache has of the other methods stays good.
+    # The key of the other methods is that of a time when outcomes were not clipped.
     outcomes = {"outcomes": "clip"} if method == "delta-uq" else {}
     configuration = {
         "experiment": "table3",
@@ -71,9 +71,10 @@ def run(cell: Cell, profile: str) -> Outcome:
 
 
 def surrogate_maker(method: str, max_epochs: int | None = None) -> MakeSurrogate:
-    """Return how a method makes its surrogates.
+    """Return a function that creates the surrogates of a method.
 
-    Networks are in float32, the Gaussian process in float64. All but Δ-UQ's default train as the paper says.
+    Networks are in float32, the Gaussian process in float64. Only the default of Δ-UQ is trained differently
+    from the paper.
     """
     from deltauq.bo import (
         AnchoredSurrogate,
@@ -98,12 +99,12 @@ def surrogate_maker(method: str, max_epochs: int | None = None) -> MakeSurrogate
         "ensemble": (EnsembleSurrogate, PAPER_RECIPE, {"posterior": "gaussian"}),
         "deup": (DEUPSurrogate, PAPER_RECIPE, {}),
     }
-    kind, recipe, words = kinds[method]
+    kind, recipe, options = kinds[method]
     if max_epochs is not None:
         recipe = replace(recipe, epochs=min(recipe.epochs, max_epochs))
 
     def make(x: Tensor, y: Tensor, seed: int) -> Model:
-        return kind(x.float(), y.float(), **{**words, "recipe": replace(recipe, seed=seed)})
+        return kind(x.float(), y.float(), **{**options, "recipe": replace(recipe, seed=seed)})
 
     return make
 
@@ -116,7 +117,7 @@ def draw(lines: Sequence[ResultLine]) -> list[Figure]:
         for line in lines:
             if line.cell["function"] == function:
                 curves.setdefault(line.cell["method"], []).append(line.details["best_so_far"])
-        steps = np.arange(0, len(next(iter(curves.values()))[0]), SHOWN_STEPS)
+        steps = np.arange(0, len(next(iter(curves.values()))[0]), PLOT_EVERY)
         series = {
             DISPLAY_NAMES.get(method, method): (np.mean(found, axis=0)[steps], np.std(found, axis=0)[steps])
             for method, found in curves.items()
@@ -153,7 +154,7 @@ EXPERIMENT = Experiment(
             "auc_best",
             rows="function",
             columns="method",
-            note="The area under the curve of convergence: a method that is early is above one that is late.",
+            note="The area under the convergence curve: faster methods have larger values.",
         ),
     ),
     figures=draw,

@@ -1,6 +1,6 @@
-"""`table3-study`: which setting of an anchored surrogate finds maxima, on functions that are not `table3`'s.
+"""`table3-study`: settings of the anchored surrogate, on functions other than those of `table3`.
 
-Settings are chosen on some seeds; the one that is to be the default then meets the present one on others.
+A setting is selected on some seeds, and then compared with the previous default on others.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SEEDS = {
     "choose": {"quick": range(100, 101), "paper": range(100, 104)},
     "confirm": {"quick": range(104, 105), "paper": range(104, 108)},
 }
-"""The first are to choose a setting; the others, to compare it with what it would replace."""
+"""Seeds to select a setting, and to compare it with the previous default."""
 N_STEPS = {"quick": 2, "paper": 30}
 MAX_EPOCHS = {"quick": 10, "paper": None}
 
@@ -58,7 +58,7 @@ METHODS = {
 
 
 def cells(profile: str) -> list[Cell]:
-    """Return one cell per function, setting and seed; cells of one computation lie apart, for processes."""
+    """Return one cell per function, setting and seed; cells that are computed together are not adjacent."""
     return [
         {
             "round": stage,
@@ -75,7 +75,7 @@ def cells(profile: str) -> list[Cell]:
 
 
 def run(cell: Cell, profile: str) -> Outcome:
-    """Measure one run of a setting; all functions and seeds of its dimension and round go together."""
+    """Measure one run of a setting; all functions and seeds of its dimension and round run together."""
     method, dimension = cell["method"], cell["dimension"]
     names = [
         (function, seed)
@@ -99,7 +99,7 @@ def run(cell: Cell, profile: str) -> Outcome:
 
 
 def _maker(method: str, max_epochs: int | None) -> MakeSurrogate:
-    """Return how to make the surrogates of a method; anchored ones are in float32."""
+    """Return a function that creates the surrogates of a method; anchored ones are in float32."""
     if method not in REACHES:
         return surrogate_maker(method, max_epochs)
     from deltauq.bo import AnchoredSurrogate

@@ -1,4 +1,4 @@
-"""`table4`: digits of a thickness that the models have not seen, by search in a generator's latent space."""
+"""`table4`: digits of unseen thickness by search in the latent space of a generator."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from deltauq.plots.page import Figure
 from experiments import paper_values
 from experiments.cache import shared_arrays
-from experiments.digit_runs import (
+from experiments.digit_models import (
     Size,
     classifier,
     forward_model,
@@ -34,7 +34,7 @@ SIZES = {
         images=6000,
         restarts=20,
         steps=150,
-        # Its critic would need more images than these: against so few the generator learns a single digit.
+        # Without a critic: with so few images the generator would learn a single digit.
         generator={"epochs": 40, "lr": 1e-3, "schedule": "linear"},
         adversarial=0.0,
         forward={"epochs": 10, "lr": 3e-4, "schedule": "linear"},
@@ -49,25 +49,25 @@ SIZES = {
         critic="convolutional",
         starts=0.5,
         layers="convolutional",
-        # Models of digits up to 175 tell those beyond better under thick anchors, of the priors tried.
+        # With thick anchors, models of digits up to 175 predicted thicker ones better than with other priors.
         anchors=0.1,
-        # Longer or faster training tells digits of the range no better, and bends beyond it.
+        # Longer or faster training is no better on digits of the range, and worse on thicker ones.
         forward={"epochs": 20, "lr": 3e-5, "schedule": "linear"},
         classifier={"epochs": 10, "lr": 1e-3},
     ),
 }
 SEEDS = {"quick": 1, "paper": 5}
 RATE = 0.005
-"""Of the search."""
+"""Learning rate of the search."""
 CONFIDENT = 0.9
 N_PICTURES = 10
-"""Digits of a target and method that are shown, out of the first seed's."""
+"""Number of digits per target and method in the figures, from the first seed."""
 
 
 def cells(profile: str) -> list[Cell]:
     """Return one cell per target, method and seed.
 
-    Seeds come last: the first cells then share nothing, and several processes begin with different ones.
+    Seeds vary fastest, so that processes that start together share no training.
     """
     return [
         {"target": target, "method": method, "seed": seed}
@@ -78,7 +78,7 @@ def cells(profile: str) -> list[Cell]:
 
 
 def run(cell: Cell, profile: str) -> Outcome:
-    """Measure what the search with one method's forward model has found for one target."""
+    """Measure the digits that the search with one forward model finds for one target."""
     method, seed, target = cell["method"], cell["seed"], cell["target"]
     found = searched(method, seed, SIZES[profile])
     of_plain = searched("plain", seed, SIZES[profile])
@@ -102,13 +102,13 @@ def run(cell: Cell, profile: str) -> Outcome:
 
 
 def searched(method: str, seed: int, size: Size) -> dict[str, np.ndarray]:
-    """Search with a method's forward model for all targets, unless another cell has.
+    """Search with a forward model for all targets, or load the result from the cache.
 
     Returns
     -------
     found : dict of arrays
         For t targets and r restarts: ``x``, float16 of shape (t, r, 784); ``thickness``, ``mean``,
-        ``recognised`` and, where a method has it, ``std``, of shape (t, r); ``seconds``, of shape ().
+        ``recognised`` and, for methods with uncertainty, ``std``, of shape (t, r); ``seconds``, of shape ().
     """
 
     def make() -> dict[str, np.ndarray]:
@@ -143,9 +143,9 @@ def _search(method: str, seed: int, size: Size) -> dict[str, np.ndarray]:
     )
     x = found.x.cpu()
     seconds = time.perf_counter() - started
-    judge = classifier(seed, size)
+    classify = classifier(seed, size)
     with torch.no_grad():
-        confidence = judge(found.x.flatten(0, 1)).softmax(-1).amax(-1).cpu()
+        confidence = classify(found.x.flatten(0, 1)).softmax(-1).amax(-1).cpu()
     arrays = {
         "x": x.numpy().astype(np.float16),
         "thickness": thickness(x).numpy(),
@@ -165,12 +165,12 @@ def mean_distance(x: np.ndarray) -> float:
 
 
 def packed(x: np.ndarray) -> str:
-    """Return images in [0, 1], of shape (n, 784), as text."""
+    """Return images in [0, 1], of shape (n, 784), as compressed text."""
     return base64.b64encode(zlib.compress(np.rint(255 * x).astype(np.uint8).tobytes(), 9)).decode()
 
 
 def unpacked(text: str) -> np.ndarray:
-    """Return images that were packed, in bytes, of shape (n, 28, 28)."""
+    """Return packed images in bytes, of shape (n, 28, 28)."""
     return np.frombuffer(zlib.decompress(base64.b64decode(text)), np.uint8).reshape(-1, 28, 28)
 
 
@@ -185,7 +185,7 @@ def figures(lines: Sequence[ResultLine]) -> list[Figure]:
         Figure(
             contact_sheet(_as_ink(rows.values()), [str(target) for target in rows], [""] * N_PICTURES),
             DISPLAY_NAMES[method],
-            "Rows: target thickness. The first digits found, of the first seed; none is left out.",
+            "Rows: target thickness. The first digits of the first seed, without selection.",
             height=280,
         )
         for method, rows in sheets.items()
@@ -205,7 +205,7 @@ EXPERIMENT = Experiment(
     run,
     tables=(
         TableSpec(
-            "How far the mean thickness of the digits is from the target",
+            "Distance of the mean thickness from the target",
             "bias",
             "target",
             "method",
@@ -229,14 +229,14 @@ EXPERIMENT = Experiment(
             best=None,
         ),
         TableSpec(
-            "How far a digit is from the target, on average",
+            "Mean distance of a digit from the target",
             "miss",
             "target",
             "method",
             best="min",
         ),
         TableSpec(
-            "Share of digits that a classifier recognises with a confidence over 0.9",
+            "Share of digits that a classifier recognises with confidence above 0.9",
             "recognised",
             "target",
             "method",
@@ -255,8 +255,8 @@ EXPERIMENT = Experiment(
             "method",
             best=None,
             labels={"search_seconds": "seconds", "cost": "times plain"},
-            note="On a GPU that trainings share at the same time, so that times vary: "
-            "`benchmarks/bench_inverse.py` compares the methods in turns.",
+            note="On a GPU shared with trainings, so that times vary; `benchmarks/bench_inverse.py` compares "
+            "the methods in turns.",
         ),
     ),
     figures=figures,

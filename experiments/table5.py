@@ -1,4 +1,4 @@
-"""`table5`: telling SVHN from CIFAR-10 by residual networks trained on the latter."""
+"""`table5`: OOD detection of SVHN by residual networks trained on CIFAR-10."""
 
 from __future__ import annotations
 
@@ -34,29 +34,29 @@ from experiments.tables import TableSpec
 MASK = 0.25
 DROPOUT = 0.1
 KERNEL_RATE = 0.05
-"""DUQ's own first learning rate; with 0.1 its kernels may all vanish."""
+"""Initial learning rate of DUQ; with 0.1 all kernels may vanish."""
 N_MEMBERS = 3
 
 PLAIN = NetworkKind("")
 ANCHORED = NetworkKind("", anchored=True)
 MASKED = NetworkKind("", anchored=True, mask=MASK)
 MASKED_ROWS = replace(MASKED, mask_rows=True)
-"""What `beyond` prefers on images held out."""
+"""The best setting in `beyond`, on held-out images."""
 
 
 @dataclass(frozen=True)
 class Method:
-    """A kind of network and what is done with its logits.
+    """A network and a scorer of its logits.
 
     Attributes
     ----------
     kind : NetworkKind
-        Without the name of the network, which the profile says.
+        Without the name of the network, which depends on the profile.
     scorer : callable
     seeds : int
-        Trials of the paper's profile.
+        Number of trials in the paper's profile.
     linear : bool
-        Also under the second schedule.
+        Whether it is also trained with the second schedule.
     anchors : AnchorSetting
     """
 
@@ -93,19 +93,19 @@ LAST = "ensemble"
 
 def cells(profile: str) -> list[Cell]:
     """Return one cell per method, schedule and seed, the first seed of every method first."""
-    found = [
+    cells = [
         {"method": method, "schedule": schedule, "seed": seed}
         for seed in range(1 if profile == "quick" else N_MEMBERS + 1)
-        for method, words in METHODS.items()
+        for method, options in METHODS.items()
         for schedule in ("steps", "linear")
-        if seed < words.seeds and (schedule == "steps" or words.linear)
+        if seed < options.seeds and (schedule == "steps" or options.linear)
     ]
-    last = [] if profile == "quick" else [cell for cell in found if cell["method"] == LAST]
-    return [cell for cell in found if cell["method"] != LAST] + last
+    last = [] if profile == "quick" else [cell for cell in cells if cell["method"] == LAST]
+    return [cell for cell in cells if cell["method"] != LAST] + last
 
 
 def run(cell: Cell, profile: str) -> Outcome:
-    """Train, unless another cell has, and measure."""
+    """Measure, after training if no other cell has trained the network."""
     method = METHODS[cell["method"]]
     seeds = [cell["seed"]]
     if cell["method"] == LAST:
@@ -119,11 +119,11 @@ def run(cell: Cell, profile: str) -> Outcome:
 
 
 def run_of(kind: NetworkKind, schedule: str, seed: int, profile: str) -> TrainingRun:
-    """Return the training behind a cell."""
-    words = SCHEDULES[profile][schedule]
+    """Return the training of a cell."""
+    training = SCHEDULES[profile][schedule]
     if kind.kernels:
-        words = replace(words, lr=KERNEL_RATE)
-    return TrainingRun(replace(kind, network=NETWORK[profile]), words, seed, profile)
+        training = replace(training, lr=KERNEL_RATE)
+    return TrainingRun(replace(kind, network=NETWORK[profile]), training, seed, profile)
 
 
 def _table(title: str, schedule: str) -> TableSpec:
@@ -146,10 +146,8 @@ EXPERIMENT = Experiment(
     cells,
     run,
     tables=(
-        _table(
-            "Telling SVHN from CIFAR-10, and the classifier itself: 85 epochs, the paper's steps", "steps"
-        ),
-        _table("The same after 40 epochs with a linearly falling rate", "linear"),
+        _table("OOD detection of SVHN, and the classifier itself: 85 epochs, the paper's steps", "steps"),
+        _table("The same after 40 epochs with a linearly decreasing learning rate", "linear"),
     ),
     notes=(
         "Scores are entropies of the predicted probabilities, except for energy and DUQ, which have their "

@@ -1,4 +1,4 @@
-"""`uci-study`: how an anchored perceptron is best trained, inside training rows of `uci`'s first split."""
+"""`uci-study`: training of an anchored perceptron, on training rows of the first split of `uci`."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ SETTINGS = (*ANCHORED, *MC_DROPOUT, *SVI_PRIORS)
 DATASETS = {"quick": ("yacht",), "paper": tuple(name for name in UCI if name != "protein")}
 SEEDS = {"quick": range(1), "paper": range(3)}
 VALIDATED = 0.2
-"""Share of the training rows that stand for the test rows here."""
+"""Share of the training rows that is used for testing."""
 
 
 def cells(profile: str) -> list[Cell]:
@@ -65,7 +65,7 @@ def cells(profile: str) -> list[Cell]:
 
 
 def run(cell: Cell, profile: str) -> Outcome:
-    """Measure a setting as `uci` does, on training rows put aside."""
+    """Measure a setting as `uci` does, on held-out training rows."""
     table = uci_table(cell["dataset"])
     rows = np.random.default_rng(1000 + cell["seed"]).permutation(table.splits[0][0])
     n = int(VALIDATED * len(rows))
@@ -84,9 +84,9 @@ def make_model(setting: str, make: Callable[[], Any]) -> Any:
         return WithLoss(MCDropout(make, rate, N_SAMPLES), loss)
     if setting in SVI_PRIORS:
         return SVI(make, SVI_PRIORS[setting], n_samples=N_SAMPLES)
-    words = dict(ANCHORED[setting])
-    rate = words.pop("dropout", 0.0)
-    return AnchoredPerceptron(lambda: MLP(**{**make().config, "dropout": rate}), **words)
+    options = dict(ANCHORED[setting])
+    rate = options.pop("dropout", 0.0)
+    return AnchoredPerceptron(lambda: MLP(**{**make().config, "dropout": rate}), **options)
 
 
 EXPERIMENT = Experiment(

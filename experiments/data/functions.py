@@ -88,9 +88,9 @@ class Maximisation:
     low, high : float or tuple of d floats
         The domain is [low, high]^d, or a box of other sides.
     maximiser : tuple of d floats
-        A point, to rounding, where the largest value is reached.
+        A point with the largest value, up to rounding.
     sign : {1, -1}
-        -1 where the function is known by its minimum: then its negative is maximised.
+        -1 if the negative function is maximised.
     """
 
     function: Callable[[np.ndarray], np.ndarray]
@@ -106,7 +106,7 @@ class Maximisation:
 
     @property
     def bounds(self) -> np.ndarray:
-        """Lowest and highest corner of the domain, of shape (2, d), as BoTorch takes them."""
+        """Lowest and highest corner of the domain, of shape (2, d), as in BoTorch."""
         low, high = (np.broadcast_to(side, self.dimension) for side in (self.low, self.high))
         return np.array([low, high], dtype=np.float64)
 
@@ -116,7 +116,7 @@ class Maximisation:
         return float(self.value(np.array([self.maximiser]))[0])
 
     def value(self, x: np.ndarray) -> np.ndarray:
-        """Return what is to be large at points of shape (n, d), of shape (n,)."""
+        """Return the objective at points of shape (n, d), of shape (n,)."""
         return self.sign * self.function(x)
 
     def sample(self, n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -214,4 +214,4 @@ OTHER_MAXIMISATIONS = {
         sign=-1,
     ),
 }
-"""Functions to choose settings on, so that those of table3 stay unseen; some have several maximisers."""
+"""Functions to choose settings on, none of them in table3; some have several maximisers."""

@@ -116,6 +116,6 @@ def test_ratios_are_taken_seed_by_seed():
         for seed, value in enumerate(values)
     ]
     lines.append(line({"dataset": 2, "method": "new", "seed": 0}, {"mae": 1.0}))  # no plain one beside it
-    ratios = relative_to(lines, "mae", word="method", reference="plain", without=("same",))
+    ratios = relative_to(lines, "mae", key="method", reference="plain", without=("same",))
     assert [each.metrics for each in ratios] == [{}, {}, {"mae": 0.5}, {"mae": 1.5}, {}, {}, {}]
     assert [asdict(each)["cell"] for each in ratios] == [each.cell for each in lines]

@@ -7,10 +7,10 @@ import pytest
 import torch
 from scipy.spatial.distance import pdist
 
-from experiments import digit_runs, paper_values, table4
+from experiments import digit_models, paper_values, table4
 from experiments.results import ResultLine
 
-TINY = digit_runs.Size(
+TINY = digit_models.Size(
     images=300,
     restarts=4,
     steps=5,
@@ -22,20 +22,20 @@ TINY = digit_runs.Size(
 
 def test_thickness_counts_pixels_above_a_fifth():
     x = np.array([[0.0, 0.2, 0.2001, 1.0], [0.19, 0.1, 0.0, 0.0]])
-    assert digit_runs.thickness(x).tolist() == [2, 0]
+    assert digit_models.thickness(x).tolist() == [2, 0]
 
 
 def test_the_training_range_is_kept_and_standardised():
     images = np.zeros((4, 28, 28), dtype=np.uint8)
     for k, n in enumerate((10, 30, 200, 201)):
         images[k].flat[:n] = 255
-    digits = digit_runs.digits_up_to(200, images)
+    digits = digit_models.digits_up_to(200, images)
     assert digits.x.shape == (3, 784) and float(digits.x.max()) == 1.0
     np.testing.assert_allclose(digits.mean + digits.std * digits.y[:, 0], [10, 30, 200], rtol=1e-5)
     with pytest.raises(ValueError, match="the training range is empty: none of 4 images has thickness ≤ 5"):
-        digit_runs.digits_up_to(5, images)
+        digit_models.digits_up_to(5, images)
     with pytest.raises(ValueError, match="the same thickness, 10"):
-        digit_runs.digits_up_to(10, images)
+        digit_models.digits_up_to(10, images)
 
 
 def test_diversity_is_the_mean_pairwise_distance():
@@ -58,13 +58,13 @@ def test_the_papers_bias_is_that_of_its_thickness():
 @pytest.fixture
 def tiny(data_dir, tmp_path, monkeypatch):
     """Tiny sizes, and a cache of their own but for the decoded images."""
-    sets = {name: digit_runs.load_images(name) for name in ("mnist-train", "mnist-test")}
-    monkeypatch.setattr(digit_runs, "load_images", sets.get)
+    sets = {name: digit_models.load_images(name) for name in ("mnist-train", "mnist-test")}
+    monkeypatch.setattr(digit_models, "load_images", sets.get)
     monkeypatch.setenv("DELTAUQ_CACHE", str(tmp_path))
     monkeypatch.setattr(table4, "SIZES", {"quick": TINY})
-    digit_runs.training_digits.cache_clear()
+    digit_models.training_digits.cache_clear()
     yield tmp_path
-    digit_runs.training_digits.cache_clear()
+    digit_models.training_digits.cache_clear()
 
 
 def test_a_tiny_run_of_every_method(tiny):
@@ -88,11 +88,11 @@ def test_a_tiny_run_of_every_method(tiny):
 
 def test_held_out_digits_are_in_the_range_and_in_the_same_units(tiny):
     digits, held_out = (
-        digit_runs.training_digits(300, 175),
-        digit_runs.held_out_digits(replace(TINY, thickest=175)),
+        digit_models.training_digits(300, 175),
+        digit_models.held_out_digits(replace(TINY, thickest=175)),
     )
     assert (held_out.mean, held_out.std) == (digits.mean, digits.std)
-    thick = digit_runs.thickness(held_out.x)
+    thick = digit_models.thickness(held_out.x)
     assert thick.max() <= 175 and len(thick) > 200
     np.testing.assert_allclose(held_out.mean + held_out.std * held_out.y[:, 0], thick, rtol=1e-5)
 
@@ -100,17 +100,17 @@ def test_held_out_digits_are_in_the_range_and_in_the_same_units(tiny):
 @pytest.mark.parametrize("layers", ["perceptron", "convolutional"])
 def test_a_convolutional_critic(layers, tiny):
     size = replace(TINY, layers=layers, critic="convolutional", images=150)
-    g = digit_runs.generator(0, size)
+    g = digit_models.generator(0, size)
     x = g.sample(torch.zeros(3, 1))
     assert g.output == "clipped" and x.shape == (3, 784) and x.isfinite().all()
 
 
 def test_searches_can_start_at_the_thickest_training_digits(tiny):
     size = replace(TINY, starts=0.1)
-    g = digit_runs.generator(0, size)
-    z = digit_runs.starts(g, 0, size)
-    assert z.shape == (TINY.restarts, 100) and torch.equal(z, digit_runs.starts(g, 0, size))
-    assert digit_runs.starts(g, 0, TINY) is None
+    g = digit_models.generator(0, size)
+    z = digit_models.starts(g, 0, size)
+    assert z.shape == (TINY.restarts, 100) and torch.equal(z, digit_models.starts(g, 0, size))
+    assert digit_models.starts(g, 0, TINY) is None
     found, other = (table4.searched("plain", 0, words)["x"] for words in (size, TINY))
     assert found.shape == other.shape and not np.array_equal(found, other)
 
@@ -140,9 +140,9 @@ def test_the_report_shows_the_digits_of_every_method():
 
 def test_anchors_may_be_drawn_from_the_thickest_digits(tiny):
     size = replace(TINY, anchors=0.1)
-    net = digit_runs.forward_model("delta-uq", 0, size)
-    digits = digit_runs.training_digits(size.images, size.thickest)
-    thick = digit_runs.thickness(digits.x)
+    net = digit_models.forward_model("delta-uq", 0, size)
+    digits = digit_models.training_digits(size.images, size.thickest)
+    thick = digit_models.thickness(digits.x)
     limit = thick.sort(descending=True).values[int(0.1 * len(thick)) - 1]
-    assert len(net.anchors) == digit_runs.N_ANCHORS
-    assert (digit_runs.thickness(net.anchors.cpu()) >= limit).all()
+    assert len(net.anchors) == digit_models.N_ANCHORS
+    assert (digit_models.thickness(net.anchors.cpu()) >= limit).all()

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from deltauq.nn.training import Recipe
 
 VERSION = 3
-"""Of everything in this file that arrays in the cache depend on and their configuration does not say."""
+"""Part of the cache key: raised when the code in this file changes its arrays."""
 THRESHOLD = 0.2
-"""A pixel brighter than this counts for the thickness."""
+"""Thickness is the number of pixels brighter than this."""
 N_LATENT = 100
 N_ANCHORS = 10
 N_MEMBERS = 3
@@ -30,27 +30,27 @@ DROPOUT = 0.1
 
 @dataclass(frozen=True)
 class Size:
-    """How much work is done.
+    """The size of the experiment.
 
     Attributes
     ----------
     images : int or None
-        MNIST's training images, the first of them; None for all.
+        Number of MNIST training images; None for all.
     restarts, steps : int
-        Of the search for every target.
+        Restarts and steps of the search for every target.
     generator, forward, classifier : mapping
-        Words of a `Recipe`.
+        Options of a `Recipe`.
     layers, critic : {"perceptron", "convolutional"}
-        What the generator is made of, and its critic.
+        Architecture of the generator and of its critic.
     adversarial : float
-        Weight of the critic's word.
+        Weight of the critic in the loss.
     starts : float or None
-        Share of the training digits, the thickest, at whose latents searches start; None for random starts.
+        Searches start at the latents of the thickest training digits, this share of them; None: at random.
     anchors : float or None
-        Share of the training digits, the thickest, that Δ-UQ's anchors are drawn from; None for the last it
-        was trained on.
+        Anchors of Δ-UQ are drawn from the thickest training digits, this share of them; None: the anchors of
+        the last training step.
     thickest : int
-        Of the images that generator and forward models are trained on.
+        Largest thickness of the training images of generator and forward models.
     """
 
     images: int | None
@@ -67,7 +67,7 @@ class Size:
     thickest: int = 200
 
     def configuration(self, model: str, seed: int) -> dict[str, Any]:
-        """Return what the arrays of a model depend on."""
+        """Return the cache key of a model."""
         return {"table4": VERSION, "model": model, "seed": seed, "size": asdict(self)}
 
 
@@ -82,7 +82,7 @@ class Digits:
     y : tensor of shape (n, 1)
         Standardised thickness.
     mean, std : float
-        What it was standardised with.
+        Mean and standard deviation of the thickness.
     """
 
     x: Tensor
@@ -92,12 +92,12 @@ class Digits:
 
 
 def thickness(x: Any) -> Any:
-    """Return how many of the pixels, along the last axis, are brighter than the threshold."""
+    """Return the number of pixels, along the last axis, that are brighter than the threshold."""
     return (x > THRESHOLD).sum(-1)
 
 
 def digits_up_to(thickest: float, images: np.ndarray) -> Digits:
-    """Return those images, of shape (n, 28, 28) in bytes, that are no thicker than this."""
+    """Return the images, of shape (n, 28, 28) in bytes, with at most this thickness."""
     x = _pixels(images)
     y = thickness(x)[:, None].float()
     thin = y[:, 0] <= thickest
@@ -112,21 +112,21 @@ def digits_up_to(thickest: float, images: np.ndarray) -> Digits:
 
 @lru_cache(maxsize=1)
 def training_digits(n: int | None, thickest: int) -> Digits:
-    """Return the training range of the first n images of MNIST."""
+    """Return the digits of at most this thickness among the first n training images of MNIST."""
     return digits_up_to(thickest, _pictures(n)[0])
 
 
 def held_out_digits(size: Size) -> Digits:
-    """Return the training range of MNIST's test images, standardised as the training images are."""
+    """Return the test digits of the training range of thickness, standardised as the training digits."""
     images, _ = load_images("mnist-test")
     of_training = training_digits(size.images, size.thickest)
-    found = digits_up_to(size.thickest, np.asarray(images[: size.images]))
-    y = (found.mean + found.std * found.y - of_training.mean) / of_training.std
-    return Digits(found.x, y, of_training.mean, of_training.std)
+    digits = digits_up_to(size.thickest, np.asarray(images[: size.images]))
+    y = (digits.mean + digits.std * digits.y - of_training.mean) / of_training.std
+    return Digits(digits.x, y, of_training.mean, of_training.std)
 
 
 def generator(seed: int, size: Size) -> Generator:
-    """Return the generator that all methods share, trained unless it is in the cache."""
+    """Return the generator of all methods, trained unless it is in the cache."""
     import torch
 
     from deltauq.inverse import Generator, fit_generator
@@ -145,7 +145,7 @@ def generator(seed: int, size: Size) -> Generator:
 
 
 def starts(g: Generator, seed: int, size: Size) -> Tensor | None:
-    """Return latents of training digits to start from, alike for all methods; None for random starts."""
+    """Return latents of training digits as starts of all methods; None for random starts."""
     from deltauq.inverse import latents_of
 
     if size.starts is None:
@@ -156,7 +156,7 @@ def starts(g: Generator, seed: int, size: Size) -> Tensor | None:
 
 
 def _among_thickest(digits: Digits, share: float, n: int, seed: int) -> Tensor:
-    """Return the places of n digits, drawn from this share of all of them, the thickest."""
+    """Return the indices of n digits, drawn from the thickest ones, this share of all."""
     import torch
 
     thickest = digits.y[:, 0].argsort(descending=True)[: max(int(share * len(digits.y)), n)]
@@ -164,7 +164,7 @@ def _among_thickest(digits: Digits, share: float, n: int, seed: int) -> Tensor:
 
 
 def classifier(seed: int, size: Size) -> nn.Module:
-    """Return a small convolutional network that tells digits of any thickness apart."""
+    """Return a small convolutional classifier for digits of any thickness."""
     import torch
     from torch import nn
 
@@ -187,7 +187,7 @@ def classifier(seed: int, size: Size) -> nn.Module:
 
 
 def forward_model(method: str, seed: int, size: Size) -> Any:
-    """Return the trained forward model of a method; all are of the same network, and plain is a member."""
+    """Return the trained forward model of a method; all have the same architecture."""
     from deltauq.baselines import DeepEnsemble, MCDropout
     from deltauq.nn import Anchored
 
@@ -200,34 +200,34 @@ def forward_model(method: str, seed: int, size: Size) -> Any:
         digits = training_digits(size.images, size.thickest)
         model = MCDropout(network, DROPOUT, N_ANCHORS, seed=seed)
         return model.fit(digits.x, digits.y, recipe(size.forward, seed))
-    # The anchored layer begins as a plain network's; the paper pairs a batch with itself in reverse order.
+    # The anchored layer starts as that of a plain network; the paper pairs a batch with its reverse.
     net: Anchored = _trained(
         lambda: Anchored(network(), N_ANCHORS, init="pretrained", train_anchors="reverse"), seed, size
     )
     if size.anchors is not None:
         digits = training_digits(size.images, size.thickest)
-        # Other digits than those that searches start at.
+        # Other digits than the starts of the searches.
         anchors = digits.x[_among_thickest(digits, size.anchors, N_ANCHORS, seed + 1000)]
         net.set_anchors(anchors.to(next(net.parameters()).device))
     return net
 
 
-def recipe(words: Mapping[str, Any], seed: int) -> Recipe:
-    """Return a recipe of these words."""
+def recipe(options: Mapping[str, Any], seed: int) -> Recipe:
+    """Return a recipe with these options."""
     from deltauq.nn.training import Recipe
 
-    return Recipe(**words, batch_size=128, seed=seed)
+    return Recipe(**options, batch_size=128, seed=seed)
 
 
 def network() -> nn.Module:
-    """Return the untrained network that all forward models are made of."""
+    """Return an untrained network, the architecture of all forward models."""
     from deltauq.nn import MLP
 
     return MLP(784, 1, hidden=(512, 512, 512, 512))
 
 
 def convolutional_layers() -> nn.Module:
-    """Return layers of a generator that draws with the same strokes everywhere; it makes no lone pixels."""
+    """Return convolutional layers of a generator; it makes no isolated pixels."""
     from torch import nn
 
     return nn.Sequential(
@@ -239,7 +239,7 @@ def convolutional_layers() -> nn.Module:
 
 
 def _critic() -> nn.Module:
-    """Return a convolutional network that says how real a digit looks for its thickness."""
+    """Return a convolutional critic of digits and their thickness."""
     import torch
     from torch import nn
 
@@ -254,14 +254,14 @@ def _critic() -> nn.Module:
 
         def forward(self, x: Tensor, y: Tensor) -> Tensor:
             pixels = x.view(-1, 1, 28, 28)
-            said: Tensor = self.layers(torch.cat([pixels, y[:, :, None, None].expand_as(pixels)], dim=1))
-            return said
+            score: Tensor = self.layers(torch.cat([pixels, y[:, :, None, None].expand_as(pixels)], dim=1))
+            return score
 
     return Critic()
 
 
 def _trained(make: Callable[[], nn.Module], seed: int, size: Size) -> Any:
-    """Return a new network that has learned to tell the thickness."""
+    """Return a new network, trained to predict the thickness."""
     import torch
 
     from deltauq.nn.training import fit
@@ -274,7 +274,7 @@ def _trained(make: Callable[[], nn.Module], seed: int, size: Size) -> Any:
 
 
 def _cached(net: Any, train: Callable[[], None], name: str, configuration: dict[str, Any]) -> Any:
-    """Return a network with its trained weights, on a GPU where there is one."""
+    """Return a network with its trained weights, on a GPU if there is one."""
     import torch
 
     def make() -> dict[str, np.ndarray]:
