@@ -8,7 +8,7 @@ from torch import nn
 
 from deltauq.core import get_encoding
 from deltauq.nn.layer import TupleAnchors
-from deltauq.nn.wrapping import anchor_entry, anchor_stem
+from deltauq.nn.wrapping import anchor_layer
 
 ENCODINGS = ["difference", "identity", "two-anchor"]
 LAYERS = {
@@ -28,7 +28,7 @@ LAYERS = {
 def anchored(kind, encoding, init="random"):
     make, shape = LAYERS[kind]
     layer = make().double()
-    wrapped, name = anchor_stem(layer, get_encoding(encoding), None, init)
+    wrapped, name = anchor_layer(layer, get_encoding(encoding), init=init)
     assert name == ""
     return layer, wrapped, shape
 
@@ -101,7 +101,7 @@ def test_new_weights_are_drawn_for_the_wider_fan_in():
 )
 def test_projection_begins_as_the_identity(layer, shape, encoding):
     network = nn.Sequential(nn.Identity(), layer)
-    _, name = anchor_entry(network, get_encoding(encoding), "1")
+    _, name = anchor_layer(network, get_encoding(encoding), at="1")
     x = torch.randn(6, *shape)
     expected = layer.train()(x)
     rows = TupleAnchors((torch.tensor([3, 4, 5, 0, 1, 2]),) * get_encoding(encoding).n_anchors)

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from deltauq.core import AnchorPrior, Encoding, Posterior, get_encoding
 from deltauq.core.posterior import LINKS
+from deltauq.nn.anchors import PAIRINGS, AnchorStore, get_train_anchors, reversal
 from deltauq.nn.inference import (
     MISMATCHES,
     Plan,
@@ -28,9 +29,7 @@ from deltauq.nn.inference import (
 )
 from deltauq.nn.inputs import Inputs
 from deltauq.nn.layer import AnchoredLayer, AnchorTerm, TupleAnchors
-from deltauq.nn.pairing import PAIRINGS, get_train_anchors, reversal
-from deltauq.nn.store import AnchorStore
-from deltauq.nn.wrapping import INITS, anchor_entry, anchor_stem, check_calls, join_names, recorded_calls
+from deltauq.nn.wrapping import INITS, anchor_layer, check_calls, join_names, recorded_calls
 
 KEYWORDS = ("anchors", "masked", "link", "keep_samples", "memory_budget", "autocast")
 CHECKED_ROWS = 8
@@ -134,10 +133,7 @@ class Anchored(AnchorStore):
         self.encoding = get_encoding(encoding)
         self.train_anchors = get_train_anchors(train_anchors)
         self.at, self.init, self.output = at, init, output
-        if at is None:
-            self.module, self.layer_name = anchor_stem(module, self.encoding, stem, init)
-        else:
-            self.module, self.layer_name = anchor_entry(module, self.encoding, at)
+        self.module, self.layer_name = anchor_layer(module, self.encoding, at=at, stem=stem, init=init)
         self.training = module.training
         self._copies = 1
         self._checked = False

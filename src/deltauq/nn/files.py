@@ -16,8 +16,8 @@ from torch import Tensor
 
 from deltauq.core.encoding import ENCODINGS
 from deltauq.nn.anchored import Anchored
+from deltauq.nn.anchors import PAIRINGS
 from deltauq.nn.networks import NETWORKS
-from deltauq.nn.pairing import PAIRINGS
 from deltauq.utils.errors import InputError
 
 FORMAT = "deltauq.nn/1"

@@ -36,13 +36,40 @@ _SEQUENCES = (nn.RNNBase, nn.MultiheadAttention, nn.TransformerEncoderLayer, nn.
 _NAMES = ", ".join(kind.__name__ for kind in WIDENABLE)
 
 
-def anchor_stem(network: nn.Module, encoding: Encoding, stem: str | None, init: str) -> tuple[nn.Module, str]:
-    """Widen the layer called `stem`, by default the first Linear or Conv in the order of registration.
+def anchor_layer(
+    network: nn.Module,
+    encoding: Encoding,
+    *,
+    at: str | None = None,
+    stem: str | None = None,
+    init: str = "random",
+) -> tuple[nn.Module, str]:
+    """Put a projection of tuples in front of the layer called `at`, or widen the layer called `stem`.
 
-    Return the network, which is changed in place unless it is that layer itself, and the layer's name.
+    By default the first Linear or Conv in the order of registration is widened. Return the network, which is
+    changed in place unless it is that layer itself, and the layer's name.
     """
     _check_network(network)
-    name = _first_widenable(network) if stem is None else stem
+    if at is not None:
+        name, layer = at, _layer_named(network, at, "at")
+        anchored = projected(layer, encoding, *_input_channels(layer, at))
+    else:
+        name = _first_widenable(network) if stem is None else stem
+        anchored = _widened_layer(network, name, encoding, init)
+    anchored.train(network.training)
+    if not name:
+        return anchored, name
+    network.set_submodule(name, anchored)
+    path = name.split(".")
+    for depth in range(len(path)):
+        outer = network.get_submodule(".".join(path[:depth]))
+        if isinstance(outer, nn.TransformerEncoderLayer):
+            # Its fast path reads weights and calls no layers; only this disables it.
+            outer.activation_relu_or_gelu = 0
+    return network, name
+
+
+def _widened_layer(network: nn.Module, name: str, encoding: Encoding, init: str) -> AnchoredLayer:
     layer: Any = _layer_named(network, name, "stem")
     if isinstance(layer, WIDENABLE):
         _check_own_weight(network, name, layer)
@@ -58,14 +85,7 @@ def anchor_stem(network: nn.Module, encoding: Encoding, stem: str | None, init: 
             with torch.no_grad():
                 parameter.copy_(decoding_weight(encoding, old) if key == "weight" else old)
             parameter.requires_grad_(old.requires_grad)
-    return _replace(network, name, anchored), name
-
-
-def anchor_entry(network: nn.Module, encoding: Encoding, at: str) -> tuple[nn.Module, str]:
-    """Put a projection of tuples in front of the layer called `at`; see `anchor_stem`."""
-    _check_network(network)
-    layer = _layer_named(network, at, "at")
-    return _replace(network, at, projected(layer, encoding, *_input_channels(layer, at))), at
+    return anchored
 
 
 def join_names(names: list[str], most: int = 10) -> str:
@@ -104,20 +124,6 @@ def _layer_named(network: nn.Module, name: str, option: str) -> nn.Module:
             f"{option}={name!r} names no layer of the network: its children are {join_names(children)}; "
             f"layers with parameters: {_layers_of(network)}."
         ) from None
-
-
-def _replace(network: nn.Module, name: str, anchored: AnchoredLayer) -> nn.Module:
-    anchored.train(network.training)
-    if not name:
-        return anchored
-    network.set_submodule(name, anchored)
-    path = name.split(".")
-    for depth in range(len(path)):
-        outer = network.get_submodule(".".join(path[:depth]))
-        if isinstance(outer, nn.TransformerEncoderLayer):
-            # Its fast path reads weights and calls no layers; only this disables it.
-            outer.activation_relu_or_gelu = 0
-    return network
 
 
 def _check_network(network: nn.Module) -> None:

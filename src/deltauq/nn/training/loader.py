@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from deltauq.nn.anchored import Anchored
-from deltauq.nn.pairing import PAIRINGS
+from deltauq.nn.anchors import PAIRINGS
 from deltauq.nn.training.recipe import Recipe
 
 BORDER = 4

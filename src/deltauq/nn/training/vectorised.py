@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state
 
 from deltauq.nn.anchored import Anchored
+from deltauq.nn.anchors import PAIRINGS
 from deltauq.nn.inputs import check_one_input
-from deltauq.nn.pairing import PAIRINGS
 from deltauq.nn.training.engine import check_data, criterion_for, finish
 from deltauq.nn.training.loader import BatchPairing, derive_seed, draw_order
 from deltauq.nn.training.recipe import Recipe, set_rate
