@@ -169,7 +169,7 @@ def test_missing_values_reach_bases_that_accept_them(base, encoding, gaps):
 BOOSTING = HistGradientBoostingRegressor(max_iter=3)
 
 
-@pytest.mark.filterwarnings("ignore:.*cross-validates over paired rows")
+@pytest.mark.filterwarnings("ignore:.*cross-validates over pairs")
 @pytest.mark.parametrize(
     "base",
     [
@@ -188,7 +188,7 @@ def test_missing_values_pass_through_wrappers(base, gaps):
     assert np.isfinite(fit(base, gaps).predict(gaps[0])).all()
 
 
-@pytest.mark.filterwarnings("ignore:.*cross-validates over paired rows")
+@pytest.mark.filterwarnings("ignore:.*cross-validates over pairs")
 @pytest.mark.parametrize(
     "wrap", [CalibratedClassifierCV, OneVsRestClassifier, OneVsOneClassifier, FixedThresholdClassifier]
 )

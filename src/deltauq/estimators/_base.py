@@ -23,9 +23,9 @@ from deltauq.core.encoding import ENCODINGS
 from deltauq.estimators._delta_model import DeltaModel, Readout, Trainer
 from deltauq.estimators.base_estimators import (
     accepts_nan,
+    check_no_column_parameters,
     is_estimator,
     prepare_base,
-    refuse_column_choices,
     seed,
     tags_of,
     weight_keyword,
@@ -34,11 +34,11 @@ from deltauq.estimators.pairing import TrainingRows
 from deltauq.estimators.validation import (
     advise_on_nan,
     all_or_nothing,
-    refuse_dates,
-    refuse_means_of_nan,
-    refuse_text,
+    check_finite_means,
+    check_no_dates,
+    check_numeric,
     validate_input,
-    warn_if_alone,
+    warn_if_single_anchor,
 )
 from deltauq.utils.formatting import ShortRepr, as_text
 
@@ -143,7 +143,7 @@ class BaseAnchored(ShortRepr, MetaEstimatorMixin, BaseEstimator):
             data = self._read(X, y, sample_weight, self._route(fit_params))
             random_state = check_random_state(self.random_state)
             trainer = self._trainer(random_state)
-            refuse_means_of_nan(trainer.prior, data.X)
+            check_finite_means(trainer.prior, data.X)
             rng = np.random.default_rng(random_state.randint(np.iinfo(np.int32).max))
             train_rng, readout_rng, fold_rng = rng.spawn(3)
             self.encoding_ = trainer.encoding
@@ -151,7 +151,7 @@ class BaseAnchored(ShortRepr, MetaEstimatorMixin, BaseEstimator):
             n_fits = N_FOLDS if self.calibrate == "cv" else 1
             model = _train(trainer, data, train_rng, n_fits)
             self.estimator_, self.anchors_ = model.estimator, model.anchors
-            warn_if_alone(self.anchors_)
+            warn_if_single_anchor(self.anchors_)
             self._fit_readout(trainer, data, readout_rng)
             plain = seed(self._base(), random_state)
             if self.center == "estimator":
@@ -183,7 +183,7 @@ class BaseAnchored(ShortRepr, MetaEstimatorMixin, BaseEstimator):
         expected, actual = get_tags(self).estimator_type, tags_of(base).estimator_type
         if actual not in (expected, None) or not (actual or hasattr(base, "predict")):
             raise TypeError(f"estimator must be a {expected}, got {as_text(base)}.")
-        refuse_column_choices(base)
+        check_no_column_parameters(base)
 
     def _read(self, X: Any, y: Any, sample_weight: Any, metadata: dict[str, Any]) -> TrainingRows:
         """Validate the training set; rows of weight zero are left out."""
@@ -320,7 +320,7 @@ class BaseAnchored(ShortRepr, MetaEstimatorMixin, BaseEstimator):
         """
         check_is_fitted(self)
         self.anchors_ = self._check_anchors(anchors)
-        warn_if_alone(self.anchors_)
+        warn_if_single_anchor(self.anchors_)
         return self
 
     def calibrated_std(self, std: np.ndarray) -> np.ndarray:
@@ -341,7 +341,7 @@ class BaseAnchored(ShortRepr, MetaEstimatorMixin, BaseEstimator):
         """Return the given anchors as a float64 array of shape (K, d)."""
         if hasattr(anchors, "columns"):
             _check_feature_names(self, anchors, reset=False)
-        refuse_dates("anchors", anchors)
+        check_no_dates("anchors", anchors)
         try:
             if np.ndim(anchors) < 2:
                 raise ValueError(f"expected a 2D array, got {as_text(anchors)}.")
@@ -353,7 +353,7 @@ class BaseAnchored(ShortRepr, MetaEstimatorMixin, BaseEstimator):
                 copy=True,
             )
         except (ValueError, TypeError) as error:
-            refuse_text("anchors", anchors, error)
+            check_numeric("anchors", anchors, error)
             message = str(error).partition("\n")[0]
             raise ValueError(f"anchors must be rows like those of X: {message}") from error
         if values.shape[1] != self.n_features_in_:

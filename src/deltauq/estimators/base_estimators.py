@@ -1,4 +1,4 @@
-"""What a base model needs before it may be trained on paired rows."""
+"""Properties of base estimators, and their preparation for training on pairs."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ SVMS = (SVC, SVR, NuSVC, NuSVR)
 MAX_SVM_PAIRS = 10_000
 CUBIC_MACHINES = (GaussianProcessClassifier, GaussianProcessRegressor, KernelRidge)
 MAX_CUBIC_PAIRS = 2_000
-"""Their cost grows with the cube: 10,000 pairs would take a Gaussian process the better part of an hour."""
+"""Their cost is cubic in the number of pairs: with 10,000, a Gaussian process takes about an hour."""
 TREES = (DecisionTreeRegressor, DecisionTreeClassifier, ExtraTreeRegressor, ExtraTreeClassifier)
 REGRESSION_FORESTS = (RandomForestRegressor, ExtraTreesRegressor)
 TREE_FORESTS = (*REGRESSION_FORESTS, RandomForestClassifier, ExtraTreesClassifier)
 FORESTS = (*TREE_FORESTS, BaggingRegressor, BaggingClassifier)
 MIN_PAIRS_PER_LEAF = 3
-"""`forest-study`: a third of the size at about the same errors. Classifiers keep theirs: NLL suffers."""
+"""`forest-study`: a third of the size with about the same errors. For classifiers the NLL would be worse."""
 ESTIMATOR_METHODS = ("get_params", "set_params", "fit")
 CATEGORY_PARAMETERS = ("categorical_features", "cat_features", "categorical_feature")
-"""Names under which models take the columns that hold categories."""
+"""Parameters that name categorical columns."""
 COLUMN_PARAMETERS = (
     "interaction_cst",
     "interaction_constraints",
@@ -55,45 +55,35 @@ COLUMN_PARAMETERS = (
     "monotone_constraints",
     "feature_types",
 )
-"""Names under which models take other things that are said of columns."""
+"""Parameters with other properties of columns."""
 WRAPPED = ("estimator", "regressor", "classifier")
-"""Names under which wrappers hold the model they wrap."""
+"""Parameters of meta-estimators that are estimators."""
 
 
 def prepare_base(estimator: BaseEstimator, random_state: np.random.RandomState) -> BaseEstimator:
-    """Return a clone that is safe to train on paired rows.
-
-    Parameters
-    ----------
-    estimator : scikit-learn estimator
-    random_state : numpy.random.RandomState
-        Seeds every random state that the user left at None.
-
-    Returns
-    -------
-    base : scikit-learn estimator, unfitted
-    """
+    """Return a seeded clone without internal validation, since the same row is in many pairs."""
     base = seed(estimator, random_state)
     for part in _parts(base):
         _switch_off_internal_validation(part)
-    if _last_step(base).get_params(deep=False).get("probability") is True:
+    last = _last_step(base)
+    if last.get_params(deep=False).get("probability") is True:
         # Its folds would split pairs, not rows; AnchoredClassifier fits probabilities in folds of rows.
-        _last_step(base).set_params(probability=False)
+        last.set_params(probability=False)
     return base
 
 
 def class_weight_of(base: BaseEstimator) -> Any:
-    """Return the weights that a base gives to classes, or None."""
+    """Return the class weights of a base estimator, or None."""
     return _last_step(base).get_params(deep=False).get("class_weight")
 
 
 def is_kernel_machine(base: BaseEstimator) -> bool:
-    """Tell whether the base compares every row with every other."""
+    """Return whether the cost grows faster than the number of pairs."""
     return max_pairs(base) is not None
 
 
 def max_pairs(base: BaseEstimator) -> int | None:
-    """Return how many pairs a base that compares all rows can bear, or None for other bases."""
+    """Return the largest number of pairs for a kernel machine, or None for other estimators."""
     if any(isinstance(part, CUBIC_MACHINES) for part in _parts(base)):
         return MAX_CUBIC_PAIRS
     if any(isinstance(part, SVMS) for part in _parts(base)):
@@ -102,62 +92,62 @@ def max_pairs(base: BaseEstimator) -> int | None:
 
 
 def count_trees(base: BaseEstimator) -> int | None:
-    """Return how many trees the forests in a base have, or None where there are none."""
+    """Return the number of trees of the forests in an estimator, or None if there are none."""
     counts = [part.n_estimators for part in _parts(base) if isinstance(part, FORESTS)]
-    # Any other value is left to the base, which says what is wrong with it.
+    # The estimator itself raises for invalid values.
     return sum(int(count) for count in counts if isinstance(count, Integral) and int(count) > 0) or None
 
 
 def limit_leaves(base: BaseEstimator) -> None:
-    """Keep the trees of regression forests from growing leaves of fewer than three pairs."""
+    """Set the smallest leaves of regression forests to three pairs, unless they are larger."""
     for forest in _parts(base):
         if isinstance(forest, REGRESSION_FORESTS) and forest.min_samples_leaf in (1, 2):
             forest.set_params(min_samples_leaf=MIN_PAIRS_PER_LEAF)
 
 
 def trains_by_epochs(base: BaseEstimator) -> bool:
-    """Tell whether the base can see fresh anchors every epoch: `partial_fit` and `max_iter`."""
+    """Return whether an estimator can have new anchors in every epoch, by `partial_fit` and `max_iter`."""
     params = base.get_params(deep=False)
-    # Balanced class weights and L-BFGS need all rows at once: scikit-learn refuses partial_fit with them.
+    # Balanced class weights and L-BFGS need all rows at once.
     needs_all_rows = params.get("class_weight") == "balanced" or params.get("solver") == "lbfgs"
-    # A rate that adapts to its own progress starts over with every partial_fit.
+    # An adaptive learning rate starts over with every partial_fit.
     adapts = params.get("learning_rate") == "adaptive"
     return hasattr(base, "partial_fit") and "max_iter" in params and not (needs_all_rows or adapts)
 
 
 def weight_keyword(base: BaseEstimator) -> str:
-    """Return the keyword under which the base's `fit` takes sample weights, or raise TypeError."""
+    """Return the argument of `fit` for sample weights, or raise TypeError if there is none."""
     if isinstance(base, Pipeline) and not get_config()["enable_metadata_routing"]:
         name, last = base.steps[-1]
         return f"{name}__{weight_keyword(last)}"
-    # Wrappers (voting, stacking, searches) hand keywords on to what they wrap.
+    # Meta-estimators (voting, stacking, searches) pass keywords on.
     if has_fit_parameter(base, "sample_weight") or takes_any_keyword(base.fit):
         return "sample_weight"
     raise TypeError(f"sample_weight was given, but {type(base).__name__}.fit does not take it.")
 
 
 def accepts(method: Any, keyword: str) -> bool:
-    """Tell whether a method takes a keyword of that name."""
+    """Return whether a method takes this keyword."""
     return keyword in inspect.signature(method).parameters or takes_any_keyword(method)
 
 
 def takes_any_keyword(method: Any) -> bool:
-    """Tell whether a method has a ``**keywords`` parameter."""
+    """Return whether a method has a ``**keywords`` parameter."""
     parameters = inspect.signature(method).parameters.values()
     return any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
 
 
 def is_estimator(value: Any) -> bool:
-    """Tell whether a value has an estimator's methods: CatBoost's models have no class of scikit-learn's."""
+    """Return whether a value has the methods of an estimator. Those of CatBoost do not inherit from one."""
     return not isinstance(value, type) and all(hasattr(value, name) for name in ESTIMATOR_METHODS)
 
 
 def tags_of(base: Any) -> Tags:
-    """Return an estimator's tags, or default ones for an estimator that has none."""
+    """Return the tags of an estimator, or defaults if it has none."""
     model = _last_step(base)
     while (inner := _wrapped(model)) is not None:
         model = _last_step(inner)
-    # Pipelines and wrappers ask the model inside.
+    # The tags of pipelines and meta-estimators depend on the inner estimator.
     if hasattr(base, "__sklearn_tags__") and hasattr(model, "__sklearn_tags__"):
         return get_tags(base)
     kind = getattr(model, "_estimator_type", None)
@@ -170,7 +160,7 @@ def tags_of(base: Any) -> Tags:
 
 
 def accepts_nan(base: Any) -> bool:
-    """Tell whether rows with missing values go to the base: unless it is known to refuse them."""
+    """Return whether an estimator accepts missing values, or may accept them."""
     if isinstance(base, Pipeline):
         for _, step in base.steps:
             if step is None or step == "passthrough":
@@ -190,7 +180,7 @@ def accepts_nan(base: Any) -> bool:
 
 
 def _may_fill_nan(step: Any) -> bool:
-    """Tell whether missing values may be gone behind a step of a pipeline."""
+    """Return whether a step of a pipeline may remove missing values."""
     if isinstance(step, Pipeline):
         return any(_may_fill_nan(part) for _, part in step.steps)
     if not hasattr(step, "transform"):
@@ -201,39 +191,39 @@ def _may_fill_nan(step: Any) -> bool:
 
 
 def _wrapped(base: Any) -> Any:
-    """Return the model that a wrapper holds, or None."""
+    """Return the inner estimator of a meta-estimator, or None."""
     params = base.get_params(deep=False) if is_estimator(base) else {}
     return next((params[name] for name in WRAPPED if is_estimator(params.get(name))), None)
 
 
 def _last_step(base: BaseEstimator) -> BaseEstimator:
-    """Return the model at the end of a pipeline, or the base itself."""
+    """Return the last step of a pipeline, or the estimator itself."""
     return _last_step(base.steps[-1][1]) if isinstance(base, Pipeline) else base
 
 
 def _parts(base: BaseEstimator) -> Iterator[BaseEstimator]:
-    """Yield the base and every estimator inside it."""
+    """Yield an estimator and every estimator inside it."""
     yield base
     for value in base.get_params(deep=True).values():
         if is_estimator(value):
             yield value
 
 
-def refuse_column_choices(base: BaseEstimator) -> None:
-    """Raise ValueError for a base that picks columns: anchoring would double them under it."""
+def check_no_column_parameters(base: BaseEstimator) -> None:
+    """Raise ValueError for parameters that refer to columns, since pairs have other columns than X."""
     for part in _parts(base):
         for name, value in part.get_params(deep=False).items():
             if value is None or (hasattr(value, "__len__") and len(value) == 0):
                 continue
             if name in COLUMN_PARAMETERS:
                 raise ValueError(
-                    f"{type(part).__name__} has {name} set, but it would be about columns of anchors "
-                    "and differences, not of X: leave it out."
+                    f"{type(part).__name__} has {name} set, but it would refer to columns of anchors and "
+                    "differences, not of X: leave it out."
                 )
             if name in CATEGORY_PARAMETERS and not isinstance(value, str):
                 raise ValueError(
-                    f"{type(part).__name__} has {name} set, but differences of categories mean nothing: "
-                    f"leave it out and encode categories first, as in {encoding_advice()}."
+                    f"{type(part).__name__} has {name} set, but categories have no differences: leave it out "
+                    f"and encode categories first, as in {encoding_advice()}."
                 )
     if any(isinstance(part, ColumnTransformer) for part in _parts(base)):
         raise ValueError(
@@ -243,7 +233,7 @@ def refuse_column_choices(base: BaseEstimator) -> None:
 
 
 def encoding_advice(columns: Sequence[Any] = ()) -> str:
-    """Return the pipeline that encodes the columns of categories before anchoring."""
+    """Return the code of a pipeline that encodes categorical columns."""
     names = ", ".join(map(repr, columns)) or "<columns>"
     encoder = (
         f"make_column_transformer((OneHotEncoder(sparse_output=False), [{names}]), remainder='passthrough')"
@@ -263,7 +253,7 @@ def seed(estimator: BaseEstimator, random_state: np.random.RandomState) -> BaseE
 
 
 def _switch_off_internal_validation(part: BaseEstimator) -> None:
-    """Stop a model from validating on rows it trains on: paired rows put the same X on both sides."""
+    """Switch off validation on a part of the pairs, which contains the rows of the other part."""
     params = part.get_params(deep=False)
     name = type(part).__name__
     if params.get("early_stopping") not in (None, False, "auto"):
@@ -278,7 +268,7 @@ def _switch_off_internal_validation(part: BaseEstimator) -> None:
         part.set_params(oob_score=False)
     if "cv" in params:
         _warn(
-            f"{name} cross-validates over paired rows, so the same row stands on both sides of its folds: "
+            f"{name} cross-validates over pairs, so that training and test folds contain the same rows: "
             "tune it outside, as in GridSearchCV(<anchored estimator>)."
         )
 

@@ -30,49 +30,60 @@ def _gives_probabilities(model: AnchoredClassifier) -> bool:
 
 
 class AnchoredClassifier(ClassifierMixin, BaseAnchored):
-    """Any scikit-learn classifier with an error bar, by anchor marginalisation.
+    """A classifier with an uncertainty for each probability, by anchor marginalisation.
 
-    The base is trained once, on pairs ``[R, X - R]`` of rows and anchors. Under K anchors it gives K
-    probabilities for each class: their mean is the prediction, their spread its uncertainty.
+    The base estimator is trained once, on pairs ``[R, X - R]`` of rows and anchors. It predicts probabilities
+    under K anchors: the mean is the prediction, and the standard deviation is its uncertainty.
 
-    A base without `predict_proba` but with decision scores (SVC, LinearSVC) gets probabilities from a
-    logistic map of its scores, fitted on rows left out in turn. With neither, `predict_proba` is absent
-    and each anchor has one vote; so it has for several outputs of a base with scores only.
+    If the base estimator has decision scores but no `predict_proba` (SVC, LinearSVC), a logistic map from
+    scores to probabilities is fitted on held-out rows. If it has neither, `predict_proba` is missing and each
+    anchor has one vote; votes are also used for several outputs with scores only.
 
     Parameters
     ----------
     estimator : scikit-learn classifier, default=None
-        The base; None means ``RandomForestClassifier()``.
+        The base estimator; None means ``RandomForestClassifier()``.
     n_anchors : int, default=20
-        K, the anchors used to predict. More than there are training anchors repeats them.
+        K, the number of anchors used to predict. If there are fewer training anchors, they repeat.
     n_train_anchors : int or "auto", default="auto"
-        M, the anchors used to train; see `AnchoredRegressor`.
+        M, the number of anchors each row is paired with in training; see `AnchoredRegressor`.
     pairing : {"shared", "random"}, default="shared"
-        Whether all rows meet the same anchors, which then serve to predict, or each its own.
+        Whether all rows are paired with the same M anchors, or each row with its own.
     encoding : {"difference", "identity", "two-anchor"} or Encoding, default="difference"
+        How an input and its anchor become one input of the base estimator. "difference" is ``[R, X - R]``.
     anchors : {"data", "normal", "balanced", "kmeans"}, array of shape (m, d) or AnchorPrior, default="data"
-        The prior P(R). "balanced" draws evenly over the classes.
+        The prior P(R): training rows, a normal distribution, training rows balanced over classes,
+        cluster centres, or the rows of an array.
     center : {"anchored", "estimator"}, default="anchored"
-        What is predicted: the mean over anchors, or the plain model fitted beside it (with probabilities
-        0 and 1 where it has none of its own).
+        What is predicted: the mean over anchors, or the prediction of the estimator fitted without anchors.
+        Without `predict_proba` its probabilities are 0 and 1.
     calibrate : None, "cv" or float, default=None
-        A factor on the returned standard deviations: none, fitted in five folds so that
-        ``(1[y = c] - p_c) / std_c`` has unit RMS, or given. `posterior` and `uncertainty` stay raw.
+        Scale of the returned standard deviations: none, fitted in five folds so that
+        ``(1[y = c] - p_c) / std_c`` has unit RMS, or a given factor. `posterior` and `uncertainty` are not
+        calibrated.
     random_state : int, RandomState or None, default=None
+        Random seed.
     n_jobs : int or None, default=None
-        Threads for prediction and for folds.
+        Number of threads for prediction and for folds.
 
     Attributes
     ----------
-    classes_ : array of shape (c,), or a list of such arrays for several outputs
-    estimator_ : the base, fitted on tuples
+    estimator_ : estimator
+        The base estimator, fitted on pairs.
     anchors_ : array of shape (K, d)
+        The anchors used to predict.
     encoding_ : Encoding
-    center_ : the plain model, with ``center="estimator"``
-    score_map_ : LogisticRegression, for bases that have decision scores only
-    scale_, delta_ : float, or array of shape (c,) when fitted
+        The encoding.
+    center_ : estimator
+        The estimator fitted without anchors, with ``center="estimator"``.
+    classes_ : array of shape (c,), or a list of such arrays for several outputs
+        The classes.
+    score_map_ : LogisticRegression
+        The map from decision scores to probabilities, if the base estimator has scores only.
+    scale_, delta_ : float, or array of shape (c,) if fitted
         As in `AnchoredRegressor`. The classes of several outputs follow one another.
-    n_features_in_, feature_names_in_ : as in scikit-learn
+    n_features_in_, feature_names_in_
+        As in scikit-learn.
 
     Examples
     --------
@@ -116,13 +127,14 @@ class AnchoredClassifier(ClassifierMixin, BaseAnchored):
         )
 
     def predict(self, X: Any) -> np.ndarray:
-        """Predict the class with the largest mean probability, or the most votes.
+        """Return the class with the largest mean probability, or the most votes.
 
-        With ``center="estimator"``, what the plain model predicts, by whatever rule it has.
+        With ``center="estimator"``, return the predictions of the estimator without anchors.
 
         Parameters
         ----------
         X : array-like of shape (n, d)
+            Inputs.
 
         Returns
         -------
@@ -143,18 +155,19 @@ class AnchoredClassifier(ClassifierMixin, BaseAnchored):
 
     @available_if(_gives_probabilities)
     def predict_proba(self, X: Any, return_std: bool = False) -> Any:
-        """Return the mean probabilities over anchors, and how far the anchors disagree.
+        """Return the mean probabilities over anchors and, if required, their standard deviations.
 
         Parameters
         ----------
         X : array-like of shape (n, d)
+            Inputs.
         return_std : bool, default=False
+            Whether to return the calibrated standard deviations over anchors as well.
 
         Returns
         -------
         proba : array of shape (n, c), or a list of such arrays for several outputs
-        std : the same, only when `return_std`
-            Times `scale_`.
+        std : the same, only if `return_std`
         """
         posterior = self.posterior(X)
         proba = self._per_output(posterior.mean)
@@ -169,6 +182,7 @@ class AnchoredClassifier(ClassifierMixin, BaseAnchored):
         Parameters
         ----------
         X : array-like of shape (n, d)
+            Inputs.
 
         Returns
         -------

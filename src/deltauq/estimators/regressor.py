@@ -15,55 +15,61 @@ N_STRATA = 10
 
 
 class AnchoredRegressor(RegressorMixin, BaseAnchored):
-    """Any scikit-learn regressor with an error bar, by anchor marginalisation.
+    """A regressor with an uncertainty for each prediction, by anchor marginalisation.
 
-    The base is trained once, on pairs ``[R, X - R]`` of rows and anchors. Predictions are made with K
-    anchors: their mean is the prediction, their spread its uncertainty.
+    The base estimator is trained once, on pairs ``[R, X - R]`` of rows and anchors. It predicts under K
+    anchors: the mean is the prediction, and the standard deviation is its uncertainty.
 
-    The raw spread ranks predictions; it is not a scale. Set ``calibrate="cv"`` for a standard deviation
-    whose z-scores have unit RMS. Anchoring can also cost accuracy: ``center="estimator"`` keeps the
-    plain model's predictions and takes only the spread from the anchors.
+    The standard deviation ranks predictions, but its scale is arbitrary. With ``calibrate="cv"`` its z-scores
+    have unit RMS. Anchoring can make predictions less accurate; ``center="estimator"`` keeps the predictions
+    of the estimator without anchors.
 
     Parameters
     ----------
     estimator : scikit-learn regressor, default=None
-        The base; None means ``RandomForestRegressor()``.
+        The base estimator; None means ``RandomForestRegressor()``.
     n_anchors : int, default=100
-        K, the anchors used to predict. More than there are training anchors repeats them.
+        K, the number of anchors used to predict. If there are fewer training anchors, they repeat.
     n_train_anchors : int or "auto", default="auto"
-        M, the anchors each row meets in training. "auto" is min(n, max(20, 100,000 // n)): all pairs up to
-        316 rows with shared anchors. For a forest of T trees it is min(n, max(10, p // n)) with
-        p = min(100,000, 1,000,000 / T), and its leaves hold at least three pairs: the `forest-study` found
-        about the same errors at a tenth of the time and size. An int leaves the forest as it is.
-        Where that makes too many pairs, each row meets a random part of the M anchors, but at least one:
-        support vector machines see 10,000 pairs then, Gaussian processes and kernel ridge 2,000, and no
-        base more than 500 MB of them. Bases with `partial_fit` and `max_iter` see a fresh anchor per
-        row in every epoch instead, out of all rows or of M.
+        M, the number of anchors each row is paired with in training. "auto" is min(n, max(20, 100,000 // n)).
+        For a forest of T trees it is min(n, max(10, p // n)) with p = min(100,000, 1,000,000 / T), and its
+        leaves have at least three pairs: the `forest-study` found about the same errors at a tenth of the
+        time and size. Each row is paired with a random part of the M anchors if there would be more than
+        10,000 pairs for a support vector machine, 2,000 for a Gaussian process or kernel ridge, or 500 MB
+        for any estimator. Estimators with `partial_fit` and `max_iter` see a new anchor for each row in
+        every epoch.
     pairing : {"shared", "random"}, default="shared"
-        Whether all rows meet the same M anchors, some of which then serve to predict, or each its own M.
-        Bases that learn by epochs always draw anew.
+        Whether all rows are paired with the same M anchors, or each row with its own.
     encoding : {"difference", "identity", "two-anchor"} or Encoding, default="difference"
+        How an input and its anchor become one input of the base estimator. "difference" is ``[R, X - R]``.
     anchors : {"data", "normal", "balanced", "kmeans"}, array of shape (m, d) or AnchorPrior, default="data"
-        The prior P(R). "balanced" draws evenly over deciles of y (of its first output).
+        The prior P(R): training rows, a normal distribution, training rows balanced over deciles of y,
+        cluster centres, or the rows of an array.
     center : {"anchored", "estimator"}, default="anchored"
-        What is predicted: the mean over anchors, or the plain model fitted beside it.
+        What is predicted: the mean over anchors, or the prediction of the estimator fitted without anchors.
     calibrate : None, "cv" or float, default=None
-        Scale of the returned standard deviations: none, fitted in five folds of the training rows, or a
-        given factor. `posterior` is not calibrated.
+        Scale of the returned standard deviations: none, fitted in five folds of the training rows, or a given
+        factor. `posterior` is not calibrated.
     random_state : int, RandomState or None, default=None
+        Random seed.
     n_jobs : int or None, default=None
-        Threads for prediction and for folds.
+        Number of threads for prediction and for folds.
 
     Attributes
     ----------
-    estimator_ : the base, fitted on tuples
+    estimator_ : estimator
+        The base estimator, fitted on pairs.
     anchors_ : array of shape (K, d)
+        The anchors used to predict.
     encoding_ : Encoding
-    center_ : the plain model, with ``center="estimator"``
-    scale_, delta_ : float, or array of shape (o,) when fitted for several outputs
+        The encoding.
+    center_ : estimator
+        The estimator fitted without anchors, with ``center="estimator"``.
+    scale_, delta_ : float, or array of shape (o,) if fitted for several outputs
         The calibrated standard deviation is ``scale_ * (std + delta_)``. δ is positive with
         ``calibrate="cv"``, since a spread near zero is no evidence of an error near zero; see `choose_delta`.
-    n_features_in_, feature_names_in_ : as in scikit-learn
+    n_features_in_, feature_names_in_
+        As in scikit-learn.
 
     Examples
     --------
@@ -78,18 +84,19 @@ class AnchoredRegressor(RegressorMixin, BaseAnchored):
     """
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
-        """Predict, and say how far the anchors disagree.
+        """Return predictions and, if required, their standard deviations.
 
         Parameters
         ----------
         X : array-like of shape (n, d)
+            Inputs.
         return_std : bool, default=False
+            Whether to return the calibrated standard deviations over anchors as well.
 
         Returns
         -------
         mean : array of shape (n,) or (n, o)
-        std : array of the same shape, only when `return_std`
-            Times `scale_`.
+        std : array of the same shape, only if `return_std`
         """
         posterior = self.posterior(X)
         if return_std:

@@ -1,4 +1,4 @@
-"""Refusing what means nothing, in one sentence, and leaving nothing half-fitted behind."""
+"""Validation of training data and inputs, with errors that say what to do."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ DATE_KINDS = ("date", "time", "duration", "period", "Date", "Time", "Duration")
 
 @contextmanager
 def all_or_nothing(estimator: BaseEstimator) -> Iterator[None]:
-    """Start from an unfitted estimator, and leave it as it was when fitting fails."""
+    """Fit an estimator without earlier attributes, and restore these if fitting fails."""
     before = dict(vars(estimator))
     for name in before:
         if name.endswith("_") and not name.startswith("_"):
@@ -43,7 +43,7 @@ def all_or_nothing(estimator: BaseEstimator) -> Iterator[None]:
 
 @contextmanager
 def advise_on_nan(estimator: Any) -> Iterator[None]:
-    """Say in one line what to do where scikit-learn refuses missing values."""
+    """Add what to do to the error of scikit-learn for missing values."""
     try:
         yield
     except ValueError as error:
@@ -54,7 +54,7 @@ def advise_on_nan(estimator: Any) -> Iterator[None]:
 
 
 def validate_input(estimator: Any, X: Any, *y: Any) -> Any:
-    """Validate X, and y when fitting, so that every error names its argument and says what to do."""
+    """Return validated X, and y when fitting, like scikit-learn's `validate_data`."""
     fitting = bool(y)
     base = getattr(estimator, "estimator_", estimator._base())
     if scipy.sparse.issparse(X):
@@ -62,12 +62,12 @@ def validate_input(estimator: Any, X: Any, *y: Any) -> Any:
             "X is sparse, but dense data is required: differences from anchors are dense. Use X.toarray(), "
             "or reduce it first, as in make_pipeline(TruncatedSVD(), <anchored estimator>)."
         )
-    refuse_dates("X", X)
+    check_no_dates("X", X)
     categories = _columns_of_kinds(X, CATEGORY_KINDS)
     if categories:
         raise ValueError(
-            f"X has columns of categories, {categories[:3]}, whose differences mean nothing: encode them "
-            f"first, as in {encoding_advice(categories[:3])}."
+            f"X has columns of categories, {categories[:3]}, which have no differences: encode them first, "
+            f"as in {encoding_advice(categories[:3])}."
         )
     try:
         with advise_on_nan(estimator):
@@ -82,25 +82,25 @@ def validate_input(estimator: Any, X: Any, *y: Any) -> Any:
                 **({"multi_output": True} if fitting else {}),
             )
     except (ValueError, np.exceptions.DTypePromotionError) as error:
-        if str(error).startswith("Expected 2D array"):  # scikit-learn's message shows the data
+        if str(error).startswith("Expected 2D array"):  # the message of scikit-learn shows the data
             raise ValueError(
                 f"X must be a 2D array of rows and columns, got {as_text(np.asarray(X))}. Reshape your data "
                 "with X.reshape(-1, 1) if it has a single feature, or X.reshape(1, -1) if it is a single row."
             ) from None
-        refuse_text("X", X, error)
+        check_numeric("X", X, error)
         raise
 
 
-def refuse_dates(name: str, X: Any) -> None:
-    """Raise ValueError for columns of dates or durations, which NumPy would turn into nanoseconds."""
+def check_no_dates(name: str, X: Any) -> None:
+    """Raise ValueError for columns of dates or durations, which NumPy would convert to nanoseconds."""
     dates = _columns_of_kinds(X, DATE_KINDS)
     if dates or (isinstance(X, np.ndarray) and X.dtype.kind in "mM"):
         where = f"columns of dates, {dates[:3]}" if dates else "dates"
         raise ValueError(f"{name} must be numeric, but has {where}: turn dates into numbers first.")
 
 
-def refuse_text(name: str, X: Any, error: Exception) -> None:
-    """Raise ValueError for columns that are no numbers, whose values the error of NumPy would show."""
+def check_numeric(name: str, X: Any, error: Exception) -> None:
+    """Raise ValueError for columns that are not numeric, instead of an error that shows their values."""
     if not (isinstance(error, TypeError) or "could not convert" in str(error)):
         return
     if hasattr(X, "columns"):
@@ -124,14 +124,14 @@ def _is_numeric(values: Any) -> bool:
 
 
 def _columns_of_kinds(X: Any, kinds: tuple[str, ...]) -> list[Any]:
-    """Return the names of the columns of a pandas or polars frame whose data type starts so."""
+    """Return the columns of a data frame whose data type has one of these prefixes."""
     if not (hasattr(X, "columns") and hasattr(X, "dtypes")):
         return []
     return [name for name, dtype in zip(X.columns, X.dtypes, strict=True) if str(dtype).startswith(kinds)]
 
 
-def refuse_means_of_nan(prior: AnchorPrior, X: np.ndarray) -> None:
-    """Raise ValueError for a prior that takes means of rows with missing values."""
+def check_finite_means(prior: AnchorPrior, X: np.ndarray) -> None:
+    """Raise ValueError if a prior takes means of rows with missing values."""
     takes_means = isinstance(prior, KMeansPrior) or (isinstance(prior, NormalPrior) and not prior.standard)
     if takes_means and np.isnan(X).any():
         raise ValueError(
@@ -140,8 +140,8 @@ def refuse_means_of_nan(prior: AnchorPrior, X: np.ndarray) -> None:
         )
 
 
-def warn_if_alone(anchors: np.ndarray) -> None:
-    """Warn of anchors of shape (K, d) that are all the same: nothing can spread over them."""
+def warn_if_single_anchor(anchors: np.ndarray) -> None:
+    """Warn if all anchors, of shape (K, d), are the same."""
     if np.all((anchors == anchors[0]) | (np.isnan(anchors) & np.isnan(anchors[0]))):
         warnings.warn(
             "there is only one distinct anchor, so σ is zero everywhere.", UserWarning, stacklevel=3
