@@ -38,17 +38,9 @@ BLOCK = 4 * 1024 * 1024
 
 
 class CSVReader:
-    """A CSV file, possibly compressed. It is opened once, since a pipe cannot be read again.
+    """A CSV file, possibly compressed, with the column names `names`.
 
-    Parameters
-    ----------
-    path : Path
-    encoding : str
-
-    Attributes
-    ----------
-    names : list of str
-        The header.
+    It is opened once, since a pipe cannot be read again.
     """
 
     def __init__(self, path: Path, encoding: str = "utf-8") -> None:

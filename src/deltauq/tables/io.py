@@ -63,11 +63,8 @@ class TableStream:
 def read_frame(source: Any, encoding: str = "utf-8") -> tuple[pd.DataFrame, list[str]]:
     """Return a whole table, and the names that several of its columns had.
 
-    Parameters
-    ----------
-    source : path, pandas DataFrame, or any data frame with the Arrow interface, such as polars
-    encoding : str
-        The encoding of a CSV file, whose columns are returned as text.
+    The source is a path, a pandas DataFrame, or any data frame with the Arrow interface, such as polars. The
+    columns of a CSV file are text.
     """
     pandas = require_pandas()
     if not isinstance(source, (str, PathLike)):
@@ -96,16 +93,7 @@ def read_frame(source: Any, encoding: str = "utf-8") -> tuple[pd.DataFrame, list
 def open_table(
     path: str | PathLike[str], batch_rows: int = 65_536, encoding: str = "utf-8"
 ) -> Iterator[TableStream]:
-    """Open a table file to read it in batches; a file that cannot be read raises a `TableError`.
-
-    Parameters
-    ----------
-    path : path
-    batch_rows : int
-        The largest number of rows in a batch.
-    encoding : str
-        The encoding of a CSV file.
-    """
+    """Open a table file to read it in batches; a file that cannot be read raises a `TableError`."""
     path = Path(path)
     if not path.exists():
         raise TableError(f"{path} does not exist.")
@@ -138,19 +126,7 @@ def open_table(
 def open_row_group(
     path: str | PathLike[str], file: Any, number: int, batch_rows: int = 65_536
 ) -> Iterator[TableStream]:
-    """Open one row group of a Parquet file to read it in batches.
-
-    Parameters
-    ----------
-    path : path
-        The name of the file in errors.
-    file : path or file object
-        The file to read.
-    number : int
-        The number of the row group, from 0.
-    batch_rows : int
-        The largest number of rows in a batch.
-    """
+    """Open one row group of a Parquet file, a path or file object, whose name in errors is `path`."""
     with ExitStack() as stack:
         with as_table_error(path):
             parquet_file = stack.enter_context(open_parquet(file))
@@ -260,15 +236,7 @@ def output_format(out: Path) -> str | None:
 
 
 class Writer:
-    """Writes batches to a file, in the format that the final name determines.
-
-    Parameters
-    ----------
-    part : Path
-        The temporary file to write.
-    out : Path
-        The final name.
-    """
+    """Writes batches to a temporary file, in the format that the final name determines."""
 
     def __init__(self, part: Path, out: Path) -> None:
         self._part, self._out = part, out
@@ -279,10 +247,6 @@ class Writer:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._stack.close()
-
-    def close(self) -> None:
-        """Finish the file."""
         self._stack.close()
 
     def keep(self, kept: pa.RecordBatch) -> pa.RecordBatch:

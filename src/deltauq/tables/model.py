@@ -54,12 +54,7 @@ class RiskScale:
 
         This is conformal prediction: if n held-out rows and a new row are exchangeable, the new row exceeds
         the a-th largest held-out value with a probability of at most a / (n + 1). Two measures share the a
-        rows. Where n is too small, the limit is the largest float.
-
-        Parameters
-        ----------
-        measures : mapping of str to array of shape (n,)
-            Values for the held-out rows of at most two measures.
+        rows. Where n is too small, the limit is the largest float. Each measure is an array of shape (n,).
         """
         n = len(next(iter(measures.values())))
         limits: dict[str, list[float]] = {name: [] for name in measures}
@@ -290,15 +285,7 @@ class TableModel:
 def reverse_scores(model: Any, X: np.ndarray, anchors: np.ndarray, targets: np.ndarray) -> np.ndarray:
     """Return for n rows how wrong predictions of points with known targets are if the row is the anchor.
 
-    The score of x is the largest ``|y_r - f([x, r - x])|`` over the points r.
-
-    Parameters
-    ----------
-    model : fitted AnchoredRegressor
-    X : array of shape (n, d)
-    anchors : array of shape (m, d)
-        The points r.
-    targets : array of shape (m,)
+    The score of x is the largest ``|y_r - f([x, r - x])|`` over m anchors r with the targets y_r.
     """
     scores = np.zeros(len(X))
     for start in range(0, len(X), ROWS_PER_CALL):
@@ -310,16 +297,9 @@ def reverse_scores(model: Any, X: np.ndarray, anchors: np.ndarray, targets: np.n
 
 
 def anchor_targets(anchors: np.ndarray, X: np.ndarray, y: np.ndarray, averaged: bool) -> np.ndarray:
-    """Return the target of each of m anchors.
+    """Return the target of each of m anchors, given the training rows X and their targets y.
 
-    Parameters
-    ----------
-    anchors : array of shape (m, d)
-    X, y : arrays of shape (n, d) and (n,)
-        The training rows.
-    averaged : bool
-        Whether an anchor gets the mean target of all rows that it is nearest to; else it is a training row,
-        and gets the target of that row.
+    If averaged, an anchor gets the mean target of all rows that it is nearest to; else that of its own row.
     """
     targets = y[pairwise_distances_argmin(anchors, X)].astype(np.float64)
     if averaged:
@@ -335,13 +315,7 @@ def error_std(scores: np.ndarray, width: np.ndarray) -> np.ndarray:
 
     It is the half-width of the 90 % interval over that of a normal distribution. With fewer than nine scores
     the level is lower; where more than 90 % of the scores are zero, it is that of the smallest other score.
-
-    Parameters
-    ----------
-    scores : array of shape (n,)
-        The conformal scores of held-out rows, ascending.
-    width : array of shape (m,)
-        σ + δ of new rows.
+    The scores are ascending; the width is σ + δ of new rows.
     """
     n = len(scores)
     zeros = int(np.searchsorted(scores, 0.0, side="right"))

@@ -54,18 +54,9 @@ def select_center(
     center: str,
     done: Callable[[], None],
 ) -> Selection:
-    """Cross-validate the anchored and the plain model on at most `MAX_ROWS` rows.
+    """Cross-validate the anchored and the plain model on at most `MAX_ROWS` training rows.
 
-    Parameters
-    ----------
-    anchored : AnchoredRegressor or AnchoredClassifier
-        Unfitted, with an integer `random_state`.
-    X, y : arrays of shape (n, d) and (n,)
-        The training rows.
-    center : {"auto", "anchored", "estimator"}
-        "auto" selects the model with the smaller error.
-    done : callable
-        Called after each of the 2 · `FOLDS` fits.
+    The center "auto" is the model with the smaller error. `done` is called after each of 2 · `FOLDS` fits.
     """
     is_regression = isinstance(anchored, AnchoredRegressor)
     rng = np.random.default_rng(anchored.random_state)

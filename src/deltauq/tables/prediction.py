@@ -152,17 +152,8 @@ def predict_stream(
 ) -> Tally:
     """Predict the rows of an open table, or of a part of one, into a file that appears when it is complete.
 
-    Parameters
-    ----------
-    model : TableModel
-    stream : TableStream
-    source : path
-        The name of the table in errors.
-    out : Path
-    keep, coverage, strict, progress
-        As for `predict_file`.
-    metadata : callable, optional
-        From the counts to metadata that are stored in the file, which must be Parquet.
+    The parameters are those of `predict_file`; `source` is the name of the table in errors, and `metadata`
+    a function of the tally whose result is stored in the file, which must be Parquet.
     """
     check_columns(model, stream, keep, strict)
     tally = Tally(ignored=_ignored(model, stream, keep))
@@ -186,7 +177,6 @@ def predict_stream(
             raise TableError(f"{source} has no rows.")
         if metadata is not None:
             writer.add_metadata(metadata(tally))
-        writer.close()
     return tally
 
 

@@ -106,13 +106,7 @@ def load_table(
     decimal: str | None = None,
     encoding: str = "utf-8",
 ) -> TrainingTable:
-    """Read a table and split it into features and targets.
-
-    Parameters
-    ----------
-    source, target, task, max_rows, random_state, date_format, decimal, encoding
-        As for `deltauq.tables.fit`.
-    """
+    """Read a table and split it into features and targets; the parameters are those of `fit`."""
     if task not in TASKS:
         raise ValueError(f"task must be one of {list(TASKS)}, got {task!r}.")
     check_formats(date_format, decimal)
@@ -260,11 +254,7 @@ def build_pipeline(name: BaseModel, table: TrainingTable) -> Any:
 def build_preprocessor(schema: Schema, scaled: bool) -> Any:
     """Return an unfitted transformer of a table into numbers: imputation, one-hot encoding and scaling.
 
-    Parameters
-    ----------
-    schema : Schema
-    scaled : bool
-        Whether numbers are standardised. If not, `UnitScaler` rescales very small and very large ones.
+    If numbers are not standardised ("scaled"), `UnitScaler` rescales very small and very large ones.
     """
     imputer = SimpleImputer(strategy="median", keep_empty_features=True)
     numbers = make_pipeline(imputer, StandardScaler() if scaled else UnitScaler())
@@ -313,19 +303,7 @@ class UnitScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
 
 def row_fingerprints(X: pd.DataFrame, y: np.ndarray) -> np.ndarray:
-    """Return a hash of each row, which does not depend on more than 12 digits of a number.
-
-    Parameters
-    ----------
-    X : DataFrame of shape (n, d)
-        As the schema reads it.
-    y : array of shape (n,)
-        Floats, or strings.
-
-    Returns
-    -------
-    fingerprints : uint64 array of shape (n,)
-    """
+    """Return a hash of each row and its target, which depends on 12 digits of a number at most."""
     frame = X.assign(**{"": y if y.dtype.kind == "f" else y.astype(object)})
     numbers = frame.select_dtypes(np.float64)
     mantissas, exponents = np.frexp(numbers.to_numpy() + 0.0)

@@ -102,16 +102,7 @@ class Schema:
     def read(self, frame: pd.DataFrame, first_row: int = 0) -> pd.DataFrame:
         """Return the columns of a table as floats, with NaN for missing values, and strings.
 
-        Parameters
-        ----------
-        frame : DataFrame of n rows
-            It may have further columns, and another order.
-        first_row : int
-            The number of rows before these, for errors.
-
-        Returns
-        -------
-        X : DataFrame of shape (n, d)
+        The number of rows before these, `first_row`, is for errors.
         """
         self.require_columns(list(frame.columns))
         read = {column.name: _read(column, frame[column.name], first_row) for column in self.columns}
@@ -134,18 +125,7 @@ def unseen_note(name: str, count: int, first: str) -> str:
 def infer_schema(
     frame: pd.DataFrame, notes: list[str], date_format: str | None = None, decimal: str | None = None
 ) -> Schema:
-    """Return the schema of a training table, without columns that are of no use.
-
-    Parameters
-    ----------
-    frame : DataFrame of shape (n, d), n at least 1
-    notes : list of str
-        Notes about omitted columns are appended.
-    date_format : str or None
-        The format of dates in text, which is tried first.
-    decimal : {".", ","} or None
-        The decimal mark of ambiguous numbers in text.
-    """
+    """Return the schema of a training table, and append notes about columns that are of no use."""
     columns: list[Column] = []
     dropped: list[str] = []
     for name in frame.columns:
@@ -191,15 +171,7 @@ def kind_of(column: pd.Series) -> str:
 
 
 def infer_kind(column: pd.Series, date_format: str | None, decimal: str | None) -> tuple[str, str]:
-    """Return the kind of a column, and the format of its text.
-
-    Parameters
-    ----------
-    column : Series
-        As `plain_text` returns it.
-    date_format, decimal
-        As for `infer_schema`.
-    """
+    """Return the kind of a column from `plain_text`, and the format of its text."""
     if not is_text(column):
         return kind_of(column), ""
     if parse_numbers(column).dtype == "boolean":
@@ -255,14 +227,7 @@ def format_hint(column: Column, value: str) -> str:
 
 
 def format_value(column: Column, value: Any) -> str:
-    """Return a value of a column, as `Schema.read` returns it, as text in the terms of the table.
-
-    Parameters
-    ----------
-    column : Column
-    value : float or str
-        Dates and durations in days; "" or NaN for a missing value.
-    """
+    """Return a value of a column, as `Schema.read` returns it, as text in the terms of the table."""
     if column.kind == CATEGORY:
         return str(value) or MISSING_VALUE
     if value != value:

@@ -90,19 +90,11 @@ def check_formats(date_format: str | None = None, decimal: str | None = None) ->
 
 
 def infer_decimal(column: pd.Series, decimal: str | None = None) -> str | None:
-    """Return the decimal mark of the numbers in a text column, or None if it has other text.
+    """Return the decimal mark of the numbers in a column from `plain_text`, or None if it has other text.
 
-    Parameters
-    ----------
-    column : Series of str, with None for missing values
-    decimal : {".", ","} or None
-        The decimal mark of ambiguous numbers, such as 1,250.
-
-    Returns
-    -------
-    decimal : {"", ".", ","} or None
-        "" if the numbers have no marks, or points that must be decimal marks. With "." or ",", the other one
-        may separate thousands. If all numbers are like 1.250, it is ".".
+    It is "" if the numbers have no marks, or points that must be decimal marks. With "." or ",", the other
+    one may separate thousands. If all numbers are like 1.250, it is ".". The parameter is the decimal mark
+    of ambiguous numbers, such as 1,250.
     """
     column = column.dropna()
     numbers = {mark: _parse_as(column, mark) for mark in DECIMALS}
@@ -144,17 +136,9 @@ def check_points(column: pd.Series) -> None:
 
 
 def parse_numbers(column: pd.Series, decimal: str = "") -> pd.Series:
-    """Return the numbers or flags in a text column, with missing values for other text.
+    """Return the numbers or flags in a column from `plain_text`, with missing values for other text.
 
-    Parameters
-    ----------
-    column : Series of str, with None for missing values
-    decimal : {"", ".", ","}
-        As from `infer_decimal`. With "", numbers with commas are parsed if they are unambiguous.
-
-    Returns
-    -------
-    numbers : Series of int64, float64 or boolean
+    The decimal mark is as from `infer_decimal`; with "", numbers with commas are parsed if unambiguous.
     """
     if decimal != ",":
         try:
@@ -175,13 +159,9 @@ def parse_numbers(column: pd.Series, decimal: str = "") -> pd.Series:
 
 
 def infer_date_format(column: pd.Series, date_format: str | None = None) -> str | None:
-    """Return the format of the dates in a text column, "" for ISO 8601, or None if it has other text.
+    """Return the format of the dates in a column from `plain_text`, or None if it has other text.
 
-    Parameters
-    ----------
-    column : Series of str, with None for missing values
-    date_format : str or None
-        A format of `datetime.strptime` that is tried first.
+    It is "" for ISO 8601, which is tried first, and then the given format of `datetime.strptime`.
     """
     column = column.dropna()
     shapes = column.str.strip().drop_duplicates()
@@ -213,13 +193,9 @@ def infer_date_format(column: pd.Series, date_format: str | None = None) -> str 
 
 
 def parse_dates(column: pd.Series, date_format: str = "") -> pd.Series:
-    """Return the dates in a text column as timestamps in UTC, with NaT for other text.
+    """Return the dates in a column from `plain_text` as timestamps in UTC, with NaT for other text.
 
-    Parameters
-    ----------
-    column : Series of str, with None for missing values
-    date_format : str
-        As from `infer_date_format`. Dates in ISO 8601 are parsed in any case.
+    Dates may have the given format or, in any case, ISO 8601.
     """
     pandas = require_pandas()
     iso = column.where(column.str.fullmatch(ISO_DATE, na=False).astype(bool), None)
