@@ -41,7 +41,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m experiments",
         description="Run an experiment, or show the results of all.",
-        epilog=f"Experiments: {', '.join(NAMES)}.",
+        epilog="\n  ".join(("experiments:", *NAMES)),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = parser.add_subparsers(
         dest="name", metavar="NAME", required=True, help="an experiment or report"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from deltauq._version import __version__
+from deltauq import __version__
 from deltauq.plots.page import Block, Details, Section, Table, render_page
 from deltauq.utils.errors import InputError
 from deltauq.utils.progress import counting_bar

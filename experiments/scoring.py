@@ -6,12 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import logsumexp, softmax
+from scipy.optimize import minimize
+from scipy.special import log_softmax, logsumexp, softmax
 
 from deltauq.calibration import TemperatureScaler, scale_logits
 from deltauq.core import Posterior, StreamingPosterior
 from deltauq.metrics import accuracy, aupr, auroc, ece, entropy, fpr95
-from experiments.spread_scaler import SpreadScaler
+
+LOG_TEMPERATURE_BOUND = 10.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,8 +62,57 @@ def fitted_temperature(logits: np.ndarray, labels: np.ndarray) -> Scorer:
 
 def fitted_spread(logits: np.ndarray, labels: np.ndarray) -> Scorer:
     """Return a scorer that scales mean logits by a fitted function of σ."""
-    scaler = SpreadScaler().fit(posterior_of(logits), labels)
-    return lambda logits: by_entropy(softmax(scaler.transform(posterior_of(logits)), axis=-1))
+    temperature, decay = fit_spread_scale(posterior_of(logits), labels)
+
+    def score(logits: np.ndarray) -> Prediction:
+        posterior = posterior_of(logits)
+        scale = np.exp(-decay * np.asarray(posterior.link_var)) / temperature
+        return by_entropy(softmax(posterior.mean * scale, axis=-1))
+
+    return score
+
+
+def fit_spread_scale(posterior: Posterior, labels: np.ndarray) -> tuple[float, float]:
+    """Fit temperature and decay of T(σ): logits are multiplied by ``exp(-decay · σ²) / temperature``.
+
+    σ² is the variance over anchors of the sigmoids of the logits, for each class. With a decay of zero this
+    is temperature scaling; the paper's ``0.5 - σ²`` is a temperature of 2 and a decay of 2, to first order.
+    Both numbers are fitted by likelihood, and the decay is not negative. It is zero, with the temperature of
+    `TemperatureScaler`, unless it lowers the total negative log-likelihood by more than ½ log n (the price of
+    a parameter in the Bayesian information criterion).
+
+    Parameters
+    ----------
+    posterior : Posterior
+        Of logits of shape (n, c), with ``link="sigmoid"``.
+    labels : int array of shape (n,)
+    """
+    logits, var = np.asarray(posterior.mean), np.asarray(posterior.link_var)
+    temperature = float(TemperatureScaler().fit(logits, labels).temperature_)
+    typical = float(np.mean(var))
+    if typical <= 0.0:
+        return temperature, 0.0
+    start, problem = np.array([-np.log(temperature), 0.0]), (logits, var / typical, labels)
+    bounds = [(start[0] - LOG_TEMPERATURE_BOUND, start[0] + LOG_TEMPERATURE_BOUND), (0.0, None)]
+    fit = minimize(_spread_loss, start, problem, jac=True, method="L-BFGS-B", bounds=bounds)
+    gain = len(logits) * (_spread_loss(start, *problem)[0] - fit.fun)
+    if gain <= 0.5 * np.log(len(logits)):
+        return temperature, 0.0
+    return float(np.exp(-fit.x[0])), float(fit.x[1] / typical)
+
+
+def _spread_loss(
+    parameters: np.ndarray, logits: np.ndarray, var: np.ndarray, labels: np.ndarray
+) -> tuple[float, np.ndarray]:
+    """Return the mean negative log-likelihood and its gradient in (-log temperature, decay)."""
+    rows = np.arange(len(logits))
+    scaled = logits * np.exp(parameters[0] - parameters[1] * var)
+    log_proba = log_softmax(scaled, axis=1)
+    by_scaled = np.exp(log_proba)
+    by_scaled[rows, labels] -= 1.0
+    by_log_scale = by_scaled * scaled / len(logits)
+    loss = -float(np.mean(log_proba[rows, labels]))
+    return loss, np.array([by_log_scale.sum(), -(by_log_scale * var).sum()])
 
 
 def first_alone(scorer: Scorer) -> Scorer:

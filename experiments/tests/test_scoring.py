@@ -2,11 +2,16 @@
 
 import numpy as np
 import pytest
-from scipy.special import expit, softmax
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.optimize import brute
+from scipy.special import expit, log_softmax, softmax
 
+from deltauq.calibration import TemperatureScaler
+from deltauq.core import Posterior
 from deltauq.metrics import nll
 from experiments import anchoring_variants, scoring
-from experiments.scoring import fitted_spread, fitted_temperature
+from experiments.scoring import fit_spread_scale, fitted_spread, fitted_temperature
 
 
 @pytest.fixture
@@ -98,3 +103,91 @@ def test_judges_are_fitted_on_images_held_out():
         for fit in (fitted_spread, fitted_temperature)
     ]
     assert scores[0] < scores[1] - 0.05
+
+
+def mean_loss(logits, labels):
+    return -np.mean(log_softmax(logits, axis=1)[np.arange(len(labels)), labels])
+
+
+def scaled(posterior, temperature, decay):
+    return posterior.mean * np.exp(-decay * posterior.link_var) / temperature
+
+
+def spread_problem(n, temperature, decay, seed=0):
+    """A posterior with spreads of many sizes, and labels drawn from its logits scaled by a known t(σ)."""
+    rng = np.random.default_rng(seed)
+    mean = 4.0 * rng.normal(size=(n, 4))
+    var = 0.25 * rng.random((n, 1)) * rng.random((n, 4))
+    posterior = Posterior(mean, np.ones_like(mean), expit(mean), var, link="sigmoid")
+    proba = softmax(mean * np.exp(-decay * var) / temperature, axis=1)
+    labels = np.minimum((rng.random((n, 1)) > np.cumsum(proba, axis=1)).sum(axis=1), 3)
+    return posterior, labels
+
+
+@pytest.mark.parametrize(("temperature", "decay"), [(2.0, 8.0), (0.5, 20.0), (3.0, 4.0)])
+def test_a_known_scale_is_recovered(temperature, decay):
+    posterior, labels = spread_problem(60_000, temperature, decay)
+    fitted = fit_spread_scale(posterior, labels)
+    np.testing.assert_allclose(fitted[0], temperature, rtol=0.06)
+    np.testing.assert_allclose(fitted[1], decay, rtol=0.12)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_fit_is_the_optimum_of_a_search_by_brute_force(seed):
+    posterior, labels = spread_problem(500, 1.5, 12.0, seed)
+    temperature, decay = fit_spread_scale(posterior, labels)
+
+    def loss(parameters):
+        t = np.exp(-parameters[0] - parameters[1] * posterior.link_var)
+        return mean_loss(posterior.mean * t, labels)
+
+    best, least, *_ = brute(loss, [(-2.0, 3.0), (0.0, 60.0)], Ns=40, full_output=True)
+    np.testing.assert_allclose(loss((np.log(temperature), decay)), least, atol=1e-6)
+    np.testing.assert_allclose([np.log(temperature), decay], best, atol=0.05)
+
+
+def test_an_informative_spread_beats_one_temperature_on_new_rows():
+    posterior, labels = spread_problem(1000, 1.0, 20.0, seed=1)
+    fresh, truth = spread_problem(4000, 1.0, 20.0, seed=2)
+    spread = mean_loss(scaled(fresh, *fit_spread_scale(posterior, labels)), truth)
+    plain = mean_loss(TemperatureScaler().fit(posterior.mean, labels).transform(fresh.mean), truth)
+    assert spread < plain - 0.01
+
+
+def test_without_spread_it_is_temperature_scaling():
+    posterior, labels = spread_problem(300, 2.0, 0.0)
+    still = Posterior(
+        posterior.mean, posterior.var, posterior.link_mean, 0 * posterior.link_var, link="sigmoid"
+    )
+    temperature = TemperatureScaler().fit(posterior.mean, labels).temperature_
+    assert fit_spread_scale(still, labels) == (temperature, 0.0)
+
+
+def test_an_uninformative_spread_is_hardly_ever_used():
+    decays = []
+    for seed in range(40):
+        posterior, labels = spread_problem(300, 2.0, 0.0, seed)
+        temperature, decay = fit_spread_scale(posterior, labels)
+        decays.append(decay)
+        if decay == 0.0:
+            assert temperature == TemperatureScaler().fit(posterior.mean, labels).temperature_
+    assert np.mean(np.array(decays) > 0.0) <= 0.1
+
+
+@given(unit=st.floats(1e-8, 1.0), seed=st.integers(0, 100))
+def test_the_unit_of_the_variance_does_not_matter(unit, seed):
+    posterior, labels = spread_problem(200, 1.0, 20.0, seed)
+    small = Posterior(
+        posterior.mean, posterior.var, posterior.link_mean, unit * posterior.link_var, link="sigmoid"
+    )
+    a, b = (scaled(each, *fit_spread_scale(each, labels)) for each in (posterior, small))
+    np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
+
+
+def test_more_spread_never_means_more_confidence():
+    posterior, labels = spread_problem(400, 1.0, 20.0)
+    # Labels that are surest where the spread is largest would ask for a negative decay.
+    contrary = Posterior(
+        posterior.mean, posterior.var, posterior.link_mean, 0.25 - posterior.link_var, link="sigmoid"
+    )
+    assert fit_spread_scale(contrary, labels)[1] == 0.0
