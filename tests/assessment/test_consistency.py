@@ -1,4 +1,4 @@
-"""The advice, its sentence and the table say the same, whatever was measured."""
+"""Recommendation, text and table agree for all metrics."""
 
 import json
 import re
@@ -73,9 +73,9 @@ def drawn(seed):
 
 def arrows(metrics, method):
     """Return the arrows of the errors, turned so that ↑ is worse."""
-    found = {name: metrics.cell(method, name)[0] for name in metrics.errors}
+    assessment = {name: metrics.cell(method, name)[0] for name in metrics.errors}
     worse = {"↑": "↓", "↓": "↑"}
-    return {n: worse.get(c, "") if n == "accuracy" else c * (c in worse) for n, c in found.items()}
+    return {n: worse.get(c, "") if n == "accuracy" else c * (c in worse) for n, c in assessment.items()}
 
 
 def ranking_is_better(metrics, method):
@@ -103,7 +103,7 @@ def assert_baseline_is_beaten(metrics, method):
 
 @settings(max_examples=EXAMPLES, deadline=None)
 @given(st.integers(0, 10**9))
-def test_the_advice_follows_from_the_table(seed):
+def test_advice_agrees_with_table(seed):
     metrics = drawn(seed)
     result = decide(metrics)
     ours = arrows(metrics, "anchored").values()
@@ -126,15 +126,15 @@ def test_the_advice_follows_from_the_table(seed):
 
 @settings(max_examples=EXAMPLES, deadline=None)
 @given(st.integers(0, 10**9))
-def test_the_sentence_follows_from_the_numbers_shown(seed):
+def test_text_agrees_with_table(seed):
     metrics = drawn(seed)
-    sentence = decide(metrics).text
+    text = decide(metrics).text
     shown = {
         name: {metrics.cell(method, name).split()[-1] for method in metrics.scores}
         for name in metrics.scores["plain"]
     }
-    compared = COMPARED.findall(sentence.replace("(", " ").replace("  ", " "))
-    assert compared or "of the time" not in sentence
+    compared = COMPARED.findall(text.replace("(", " ").replace("  ", " "))
+    assert compared or "of the time" not in text
     for label, left, right in compared:
         kinds = ERRORS[metrics.task] | RANKS[metrics.task]
         names = next(kinds[kind] for kind in sorted(kinds, key=len, reverse=True) if label.endswith(kind))
@@ -143,7 +143,7 @@ def test_the_sentence_follows_from_the_numbers_shown(seed):
     for verb, kind, left, right in re.findall(
         r"Anchoring (is more|is less|may be less) accurate than the plain model "
         r"\(([a-zA-Z ]+) ([\d.,]+%?) against ([\d.,]*\d%?)",
-        sentence,
+        text,
     ):
         name = ERRORS[metrics.task][kind]
         assert is_better(name, left, right) == (verb == "is more")
@@ -152,7 +152,7 @@ def test_the_sentence_follows_from_the_numbers_shown(seed):
 
 
 @given(st.integers(0, 10**9))
-def test_an_arrow_points_where_the_means_differ(seed):
+def test_arrows_agree_with_means(seed):
     metrics = drawn(seed)
     for method in metrics.scores:
         for name in metrics.errors:
@@ -161,7 +161,7 @@ def test_an_arrow_points_where_the_means_differ(seed):
             assert (text[0] == "↑") <= (difference > 0) and (text[0] == "↓") <= (difference < 0)
 
 
-# -- fits on which a few rows, or noise, rule the means --------------------------------------------------
+# Data with outliers or noise
 
 
 def heavy_tailed(n=400):
@@ -179,19 +179,19 @@ def noisy_classes(n=500, flipped=0.4):
     return X, (X[:, 0] > 0) ^ (rng.random(n) < flipped)
 
 
-def test_a_few_extreme_targets_do_not_hide_what_anchoring_does_to_the_others():
-    found = assess(DecisionTreeRegressor(), *heavy_tailed(), n_train_anchors=10)
-    frame = found.to_frame()
+def test_outliers_do_not_hide_a_loss():
+    assessment = assess(DecisionTreeRegressor(), *heavy_tailed(), n_train_anchors=10)
+    frame = assessment.to_frame()
     assert frame.mae["plain"] > 10 * frame.trimmed_mae["plain"]
     # Anchors bring the extreme targets to all rows: clear in the trimmed MAE alone.
-    assert found.metrics.cell("anchored", "mae")[0] not in "↑↓"
+    assert assessment.metrics.cell("anchored", "mae")[0] not in "↑↓"
     assert frame.mae["anchored"] < 1.5 * frame.mae["plain"]
     assert frame.trimmed_mae["anchored"] > 5 * frame.trimmed_mae["plain"]
-    assert found.recommendation.advice is not Advice.ANCHORING
-    assert "less accurate than the plain model (trimmed MAE" in found.recommendation.text
+    assert assessment.recommendation.advice is not Advice.ANCHORING
+    assert "less accurate than the plain model (trimmed MAE" in assessment.recommendation.text
 
 
-def test_folds_ruled_by_a_few_rows_do_not_hide_a_gain_in_the_others():
+def test_outliers_do_not_hide_a_gain():
     def scores(mae, trimmed):
         mae, trimmed = np.array(mae), np.array(trimmed)
         none, ones = np.full(FOLDS, np.nan), np.ones(FOLDS)
@@ -211,87 +211,87 @@ def test_folds_ruled_by_a_few_rows_do_not_hide_a_gain_in_the_others():
     assert "more accurate than the plain model (trimmed MAE 50.6 against 100)" in result.text
 
 
-def test_the_trimmed_error_leaves_out_the_largest_errors():
+def test_trimmed_mae_ignores_largest_errors():
     X, y = heavy_tailed()
-    found = assess(LinearRegression(), X, y, cv=2)
-    for target, answer, score in zip(
-        found.targets,
-        found.predictions["plain"],
-        found.metrics.scores["plain"]["trimmed_mae"],
+    assessment = assess(LinearRegression(), X, y, cv=2)
+    for target, part, score in zip(
+        assessment.targets,
+        assessment.predictions["plain"],
+        assessment.metrics.scores["plain"]["trimmed_mae"],
         strict=True,
     ):
-        errors = np.sort(np.abs(target - answer.value))
+        errors = np.sort(np.abs(target - part.value))
         np.testing.assert_allclose(score, np.mean(errors[: len(errors) - len(errors) // 20]))
 
 
-def test_the_trivial_baseline_is_the_mean_or_the_class_priors_of_the_rows_fitted_to():
+def test_baseline_is_mean_or_class_priors():
     X, y = heavy_tailed(200)
-    found = assess(LinearRegression(), X, y, cv=2)
-    assert found.methods[-1] == "baseline" and "mean of y" in str(found)
-    for answer in found.predictions["baseline"]:
-        assert np.ptp(answer.value) == 0
+    assessment = assess(LinearRegression(), X, y, cv=2)
+    assert assessment.methods[-1] == "baseline" and "mean of y" in str(assessment)
+    for part in assessment.predictions["baseline"]:
+        assert np.ptp(part.value) == 0
     X, y = noisy_classes(200)
-    found = assess(DecisionTreeClassifier(max_depth=2), X, y, cv=2)
-    for k, answer in enumerate(found.predictions["baseline"]):
+    assessment = assess(DecisionTreeClassifier(max_depth=2), X, y, cv=2)
+    for k, part in enumerate(assessment.predictions["baseline"]):
         # Two folds: fitted to the other one.
-        np.testing.assert_allclose(answer.proba[:, 1], np.mean(found.targets[1 - k]))
-    assert found.to_frame().loc["baseline"].log_loss < 0.7
+        np.testing.assert_allclose(part.proba[:, 1], np.mean(assessment.targets[1 - k]))
+    assert assessment.to_frame().loc["baseline"].log_loss < 0.7
 
 
-def test_a_model_worse_than_the_class_priors_is_never_advised():
-    found = assess(DecisionTreeClassifier(), *noisy_classes(), n_train_anchors=5)
-    frame = found.to_frame()
+def test_model_worse_than_class_priors():
+    assessment = assess(DecisionTreeClassifier(), *noisy_classes(), n_train_anchors=5)
+    frame = assessment.to_frame()
     assert frame.log_loss["anchored"] < 0.8 * frame.log_loss["plain"]
     assert frame.log_loss["anchored"] > frame.log_loss["baseline"]
-    assert (found.recommendation.advice, found.recommendation.method) == (Advice.DONT, "baseline")
-    for word in ("trivial baseline", "class priors", "neither"):
-        assert word in found.recommendation.text
+    assert (assessment.recommendation.advice, assessment.recommendation.method) == (Advice.DONT, "baseline")
+    for phrase in ("trivial baseline", "class priors", "neither"):
+        assert phrase in assessment.recommendation.text
 
 
-def test_a_model_worse_than_the_mean_is_never_advised():
+def test_model_worse_than_mean():
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(300, 3)), rng.lognormal(0, 1, size=300)
     result = assess(DecisionTreeRegressor(), X, y, n_train_anchors=5).recommendation
     assert result.method == "baseline" and "mean of y" in result.text
 
 
-def test_page_text_and_json_say_the_same():
+def test_page_text_and_json_agree():
     for model, table in (
         (DecisionTreeRegressor(max_depth=4), heavy_tailed(200)),
         (HistGradientBoostingClassifier(max_iter=5), noisy_classes(200)),
     ):
-        found = assess(model, *table, cv=3, n_train_anchors=3)
-        page, text = found.to_html(), str(found)
-        numbers = json.loads(json.dumps(found.to_dict(), allow_nan=False))
+        assessment = assess(model, *table, cv=3, n_train_anchors=3)
+        page, text = assessment.to_html(), str(assessment)
+        numbers = json.loads(json.dumps(assessment.to_dict(), allow_nan=False))
         assert numbers["recommendation"]["text"] in text
-        assert re.sub(r"[\"'|&<>]|&[a-z#0-9]+;", "", found.recommendation.text) in re.sub(
+        assert re.sub(r"[\"'|&<>]|&[a-z#0-9]+;", "", assessment.recommendation.text) in re.sub(
             r"[\"'|<>]|&[a-z#0-9]+;|&", "", page
         )
-        (rendered,) = found.tables().values()
-        for row, cells, method in zip(numbers["methods"], rendered.rows, found.methods, strict=True):
+        (rendered,) = assessment.tables().values()
+        for row, cells, method in zip(numbers["methods"], rendered.rows, assessment.methods, strict=True):
             assert row["method"] == method
-            for name, shown in zip(found.metrics.scores["plain"], cells[1:], strict=True):
+            for name, shown in zip(assessment.metrics.scores["plain"], cells[1:], strict=True):
                 assert shown in page and shown in text
                 result = row["against_plain"].get(name, {}).get("result", "tie")
                 assert shown[0] == {"higher": "↑", "lower": "↓", "tie": shown[0]}[result]
         assert numbers["test_rows"] == [67, 67, 66]
-        assert found.heading() in text
+        assert assessment.heading() in text
 
 
 @pytest.mark.usefixtures("data_dir")
 @pytest.mark.slow
-def test_a_few_extreme_houses_do_not_hide_a_gain():
+def test_outliers_do_not_hide_a_gain_on_house_prices():
     table = load_openml(42688)
     rows = np.random.default_rng(0).permutation(len(table.y))[:1000]
-    found = assess(DecisionTreeRegressor(), table.X[rows], table.y[rows])
-    assert found.metrics.cell("anchored", "trimmed_mae").startswith("↓")
-    assert found.recommendation.advice is Advice.ANCHORING
+    assessment = assess(DecisionTreeRegressor(), table.X[rows], table.y[rows])
+    assert assessment.metrics.cell("anchored", "trimmed_mae").startswith("↓")
+    assert assessment.recommendation.advice is Advice.ANCHORING
 
 
 @pytest.mark.usefixtures("data_dir")
 @pytest.mark.slow
-def test_a_tree_on_compas_does_not_beat_the_class_priors():
+def test_tree_on_compas_is_worse_than_class_priors():
     table = load_openml(42193)
     rows = np.random.default_rng(0).permutation(len(table.y))[:1000]
-    found = assess(DecisionTreeClassifier(), table.X[rows], table.y[rows].astype(int))
-    assert found.recommendation.method == "baseline"
+    assessment = assess(DecisionTreeClassifier(), table.X[rows], table.y[rows].astype(int))
+    assert assessment.recommendation.method == "baseline"

@@ -24,16 +24,16 @@ def fresh(mixed):
 
 
 @pytest.fixture(scope="module")
-def found(regression, fresh):
+def evaluation(regression, fresh):
     return evaluate(regression, fresh)
 
 
 @pytest.fixture(scope="module")
-def found_classes(classification, fresh):
+def class_evaluation(classification, fresh):
     return evaluate(classification, fresh)
 
 
-def test_measures_of_numbers(found, regression, fresh):
+def test_regression_metrics(evaluation, regression, fresh):
     predicted, y = regression.predict(fresh), fresh.price
     error = (y - predicted.prediction).abs()
     inside = (predicted.lower <= y) & (y <= predicted.upper)
@@ -48,154 +48,156 @@ def test_measures_of_numbers(found, regression, fresh):
     }
     expected["median_absolute_error"] = error.median()
     expected["median_width"] = (predicted.upper - predicted.lower).median()
-    measured = dict(found.metrics)
-    assert measured.pop("crps") > 0
-    assert found.trimmed["mae"] == pytest.approx(error.nsmallest(396).mean())
-    assert measured == pytest.approx(expected)
-    assert found.n_rows == 400 and found.coverage == 0.9
+    metrics = dict(evaluation.metrics)
+    assert metrics.pop("crps") > 0
+    assert evaluation.trimmed["mae"] == pytest.approx(error.nsmallest(396).mean())
+    assert metrics == pytest.approx(expected)
+    assert evaluation.n_rows == 400 and evaluation.coverage == 0.9
 
 
-def test_the_curve_is_the_coverage_of_intervals_of_each_level(found, regression, fresh):
-    levels, observed = found.curve
-    # Of 60 held-out rows no interval of 99 % can be promised.
+def test_curve_is_coverage_of_each_level(evaluation, regression, fresh):
+    levels, observed = evaluation.curve
+    # Of 60 held-out rows no interval of 99 % is possible.
     assert levels.tolist() == [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95]
     for level, share in zip(levels, observed, strict=True):
         predicted = regression.predict(fresh, coverage=level)
         assert share == ((predicted.lower <= fresh.price) & (fresh.price <= predicted.upper)).mean()
 
 
-def test_measures_of_classes(found_classes, classification, fresh):
+def test_classification_metrics(class_evaluation, classification, fresh):
     predicted = classification.predict(fresh)
     proba = predicted[["probability_large", "probability_small"]].to_numpy()
     y = (fresh["size"] == "small").to_numpy().astype(int)
-    measured = found_classes.metrics
-    held = [name in members for name, members in zip(fresh["size"], predicted["set"], strict=True)]
-    assert measured["accuracy"] == (predicted.prediction == fresh["size"]).mean()
-    assert measured["log_loss"] == pytest.approx(oracle.log_loss(y, proba))
-    assert measured["brier"] == pytest.approx(2 * oracle.brier_score_loss(y, proba[:, 1]))
-    assert measured["coverage"] == pytest.approx(np.mean(held))
-    assert measured["set_size"] == predicted["set"].map(len).mean()
+    metrics = class_evaluation.metrics
+    covered = [name in members for name, members in zip(fresh["size"], predicted["set"], strict=True)]
+    assert metrics["accuracy"] == (predicted.prediction == fresh["size"]).mean()
+    assert metrics["log_loss"] == pytest.approx(oracle.log_loss(y, proba))
+    assert metrics["brier"] == pytest.approx(2 * oracle.brier_score_loss(y, proba[:, 1]))
+    assert metrics["coverage"] == pytest.approx(np.mean(covered))
+    assert metrics["set_size"] == predicted["set"].map(len).mean()
     spread = np.sqrt(predicted.std_large**2 + predicted.std_small**2)
     wrong = predicted.prediction != fresh["size"]
-    assert measured["auroc_spread"] == pytest.approx(oracle.roc_auc_score(wrong, spread))
+    assert metrics["auroc_spread"] == pytest.approx(oracle.roc_auc_score(wrong, spread))
 
 
-@pytest.mark.parametrize("which", ["found", "found_classes"])
-def test_deciles_are_all_rows_in_the_order_of_their_spread(which, request):
-    found = request.getfixturevalue(which)
-    rows = np.array([part.rows for part in found.deciles])
+@pytest.mark.parametrize("which", ["evaluation", "class_evaluation"])
+def test_deciles_partition_rows_by_spread(which, request):
+    evaluation = request.getfixturevalue(which)
+    rows = np.array([part.rows for part in evaluation.deciles])
     assert len(rows) == 10 and rows.sum() == 400 and np.ptp(rows) <= 1
-    assert all(a.high <= b.low for a, b in zip(found.deciles[:-1], found.deciles[1:], strict=True))
-    for name, whole in (("loss", found.rows.loss), ("size", found.rows.size)):
-        assert np.average([getattr(part, name) for part in found.deciles], weights=rows) == pytest.approx(
-            whole.mean()
-        )
-    held = np.average([part.coverage for part in found.deciles], weights=rows)
-    assert held == pytest.approx(found.metrics["coverage"])
+    assert all(a.high <= b.low for a, b in zip(evaluation.deciles[:-1], evaluation.deciles[1:], strict=True))
+    for name, whole in (("loss", evaluation.rows.loss), ("size", evaluation.rows.size)):
+        assert np.average(
+            [getattr(part, name) for part in evaluation.deciles], weights=rows
+        ) == pytest.approx(whole.mean())
+    covered = np.average([part.coverage for part in evaluation.deciles], weights=rows)
+    assert covered == pytest.approx(evaluation.metrics["coverage"])
 
 
-@pytest.mark.parametrize("which", ["found", "found_classes"])
-def test_numbers_are_json(which, request):
-    found = request.getfixturevalue(which)
-    numbers = json.loads(json.dumps(found.to_dict(), allow_nan=False))
+@pytest.mark.parametrize("which", ["evaluation", "class_evaluation"])
+def test_to_dict_is_json(which, request):
+    evaluation = request.getfixturevalue(which)
+    numbers = json.loads(json.dumps(evaluation.to_dict(), allow_nan=False))
     assert numbers["rows"] == 400 and len(numbers["deciles"]) == 10 and len(numbers["uncertain"]) == 20
     assert set(numbers["uncertain"][0]["differences"][0]) == {"feature", "value", "anchor", "share"}
 
 
-# -- outliers, and where the coverage fails -----------------------------------------------------------------
+# Outliers, coverage and risk
 
 
-def test_two_outliers_change_no_robust_figure(regression, fresh, found):
+def test_robust_metrics_ignore_outliers(regression, fresh, evaluation):
     outliers = fresh.copy()
     outliers.loc[[3, 77], "price"] += 1e6
     other = evaluate(regression, outliers)
-    assert other.metrics["mae"] > 50 * found.metrics["mae"]
+    assert other.metrics["mae"] > 50 * evaluation.metrics["mae"]
     for name in ("median_absolute_error", "median_width"):
-        assert other.metrics[name] == pytest.approx(found.metrics[name], rel=0.02)
-    assert other.trimmed["mae"] == pytest.approx(found.trimmed["mae"], rel=0.05)
+        assert other.metrics[name] == pytest.approx(evaluation.metrics[name], rel=0.02)
+    assert other.trimmed["mae"] == pytest.approx(evaluation.trimmed["mae"], rel=0.05)
     for kind in ("large_loss", "often_missed"):
-        assert [part.name for part in getattr(other, kind)] == [part.name for part in getattr(found, kind)]
-    for part, same in zip(other.deciles, found.deciles, strict=True):
+        assert [part.name for part in getattr(other, kind)] == [
+            part.name for part in getattr(evaluation, kind)
+        ]
+    for part, same in zip(other.deciles, evaluation.deciles, strict=True):
         assert part.median_loss == pytest.approx(same.median_loss, rel=0.2)
 
 
-def test_the_summary_names_the_decile_with_too_small_a_coverage(found):
+def test_summary_names_failing_decile(evaluation):
     groups = [Group(40, k, k + 1, 1.0, 0.95, 2.0, 1.0) for k in range(9)]
     groups.append(Group(40, 9, 10, 1.0, 0.625, 2.0, 1.0))
     assert find_failing_decile(groups, 0.9) == 9 and find_failing_decile(groups[:9], 0.9) is None
-    failing = replace(found, deciles=groups, failing_decile=9)
+    failing = replace(evaluation, deciles=groups, failing_decile=9)
     assert "62.5% in the most uncertain tenth" in failing.summary()
-    assert "tenth" not in replace(found, failing_decile=None).summary()
+    assert "tenth" not in replace(evaluation, failing_decile=None).summary()
 
 
-def test_a_group_seldom_fails_by_chance():
-    held = np.random.default_rng(0).binomial(50, 0.9, size=(1000, 10)) / 50
+def test_failing_decile_has_few_false_alarms():
+    covered = np.random.default_rng(0).binomial(50, 0.9, size=(1000, 10)) / 50
     failing = [
         find_failing_decile([Group(50, 0, 1, 1.0, share, 2.0, 1.0) for share in shares], 0.9)
-        for shares in held
+        for shares in covered
     ]
     assert np.mean([k is not None for k in failing]) < 0.05 + 0.02
 
 
-@pytest.mark.parametrize("which", ["found", "found_classes"])
-def test_levels_of_risk_are_all_rows(which, request):
-    found = request.getfixturevalue(which)
-    for level, part in found.risk.items():
-        rows = found.rows.risk == level
+@pytest.mark.parametrize("which", ["evaluation", "class_evaluation"])
+def test_risk_levels_partition_rows(which, request):
+    evaluation = request.getfixturevalue(which)
+    for level, part in evaluation.risk.items():
+        rows = evaluation.rows.risk == level
         assert part.rows == rows.sum()
-        assert part.loss == pytest.approx(found.rows.loss[rows].mean())
-        assert part.coverage == pytest.approx(1 - found.rows.missed[rows].mean())
-    assert sum(part.rows for part in found.risk.values()) == found.n_rows
+        assert part.loss == pytest.approx(evaluation.rows.loss[rows].mean())
+        assert part.coverage == pytest.approx(1 - evaluation.rows.missed[rows].mean())
+    assert sum(part.rows for part in evaluation.risk.values()) == evaluation.n_rows
 
 
-# -- rows of the training table -----------------------------------------------------------------------------
+# Training rows
 
 
-def test_training_rows_are_noticed(regression, classification, mixed, fresh, tmp_path):
+def test_training_rows_are_counted(regression, classification, mixed, fresh, tmp_path):
     half = pd.concat([mixed[:100], fresh[:100]], ignore_index=True)
     half.to_csv(tmp_path / "half.csv", index=False)
     for model in (regression, classification):
         model.save(tmp_path / model.task)
         loaded = load(tmp_path / model.task)
         for table in (half, tmp_path / "half.csv"):
-            found = evaluate(loaded, table)
+            evaluation = evaluate(loaded, table)
             # The targets of `fresh` differ for the regression; for the classes, many are rows again.
-            assert found.training_rows >= 100
-            assert found.notes[0].startswith(f"Warning: {found.training_rows} of 200 rows (")
-            assert found.to_dict()["training_rows"] == found.training_rows
+            assert evaluation.training_rows >= 100
+            assert evaluation.notes[0].startswith(f"Warning: {evaluation.training_rows} of 200 rows (")
+            assert evaluation.to_dict()["training_rows"] == evaluation.training_rows
     assert evaluate(regression, fresh).training_rows == 0
 
 
-def test_repeated_rows_are_no_reason_for_a_warning():
+def test_repeated_rows_do_not_warn():
     rng = np.random.default_rng(0)
     table = pd.DataFrame({"a": rng.integers(0, 9, 600), "b": rng.integers(0, 2, 600)})
     table["y"] = np.where(table.a + rng.integers(0, 3, 600) > 5, "p", "q")
-    found = evaluate(fit(table[:300], "y", model="tree"), table[300:])
-    assert found.training_rows > 280 and not found.notes[0].startswith("Warning")
+    evaluation = evaluate(fit(table[:300], "y", model="tree"), table[300:])
+    assert evaluation.training_rows > 280 and not evaluation.notes[0].startswith("Warning")
 
 
-def test_a_model_without_rows_keeps_no_fingerprints(mixed):
+def test_no_fingerprints_no_count(mixed):
     model = fit(mixed.drop(columns="size"), "price", model="linear", anchors="kmeans")
-    found = evaluate(model, mixed)
-    assert len(model.fitted.fingerprints) == 0 and found.training_rows is None and found.notes == []
+    evaluation = evaluate(model, mixed)
+    assert len(model.fitted.fingerprints) == 0 and evaluation.training_rows is None and evaluation.notes == []
 
 
-# -- slices -------------------------------------------------------------------------------------------------
+# Slices
 
 
-def test_a_constructed_slice_is_found(regression, fresh):
+def test_constructed_slice_is_listed(regression, fresh):
     worse = fresh.dropna().copy()
     worse.loc[worse.town == "Graz", "price"] += 150
-    found = evaluate(regression, worse)
-    assert found.large_loss[0].name == "town = Graz" == found.often_missed[0].name
-    part = found.large_loss[0]
+    evaluation = evaluate(regression, worse)
+    assert evaluation.large_loss[0].name == "town = Graz" == evaluation.often_missed[0].name
+    part = evaluation.large_loss[0]
     error = (worse.price - regression.predict(worse).prediction).abs()
     assert part.inside == pytest.approx(error[worse.town == "Graz"].median())
     assert part.elsewhere == pytest.approx(error[worse.town != "Graz"].median())
     assert part.rows == (worse.town == "Graz").sum()
 
 
-def test_slices_of_a_column_are_all_its_rows_once(regression, fresh):
+def test_slices_partition_each_column(regression, fresh):
     frame = fresh.assign(town=fresh.town.where(fresh.index % 9 > 0, "Linz"))
     X = regression.schema.read(frame)
     slices = list(make_slices(regression.schema, X))
@@ -209,7 +211,7 @@ def test_slices_of_a_column_are_all_its_rows_once(regression, fresh):
 
 
 @pytest.mark.parametrize("kind", ["numbers", "mistakes"])
-def test_chance_seldom_makes_a_worst_slice(kind):
+def test_slices_have_few_false_alarms(kind):
     rng = np.random.default_rng(0)
     alarms = 0
     for _ in range(400):
@@ -220,16 +222,16 @@ def test_chance_seldom_makes_a_worst_slice(kind):
     assert alarms / 400 < 0.09
 
 
-def test_no_slice_is_worst_where_all_is_equal():
+def test_no_slice_if_losses_are_equal():
     slices = [("half", np.arange(40) < 20)]
     assert find_worse_slices(slices, np.zeros(40)) == (1, [[]])
     assert find_worse_slices([], np.arange(40.0)) == (0, [[]])
 
 
-# -- rows ---------------------------------------------------------------------------------------------------
+# Uncertain rows
 
 
-def test_the_largest_difference_of_a_row_is_reported(mixed):
+def test_largest_difference_comes_first(mixed):
     model = fit(mixed.drop(columns="size"), "price", model="linear")
     fresh = mixed.dropna()[:20].reset_index(drop=True)
     fresh.loc[7, "area"] = 40_000.0
@@ -238,10 +240,10 @@ def test_the_largest_difference_of_a_row_is_reported(mixed):
     assert row.differences[0].share > 0.99
 
 
-def test_the_most_uncertain_rows_come_first(found):
-    spread = found.rows.spread
-    assert [row.spread for row in found.uncertain] == sorted(spread, reverse=True)[:20]
-    assert all(spread[row.row - 1] == row.spread for row in found.uncertain)
+def test_uncertain_rows_are_sorted(evaluation):
+    spread = evaluation.rows.spread
+    assert [row.spread for row in evaluation.uncertain] == sorted(spread, reverse=True)[:20]
+    assert all(spread[row.row - 1] == row.spread for row in evaluation.uncertain)
 
 
 def test_anchors_have_values_of_the_table(mixed):
@@ -263,15 +265,15 @@ def test_anchors_have_values_of_the_table(mixed):
     assert "town" in seen
 
 
-def test_rows_keep_their_numbers_where_targets_are_missing(regression, fresh):
+def test_row_numbers_with_missing_targets(regression, fresh):
     gaps = fresh.assign(price=fresh.price.where(fresh.index >= 100))
-    found, rest = evaluate(regression, gaps), evaluate(regression, fresh[100:])
-    assert "100 of 400 rows were left out because price is missing." in found.notes
-    assert found.metrics == rest.metrics
-    assert [row.row for row in found.uncertain] == [row.row + 100 for row in rest.uncertain]
+    evaluation, rest = evaluate(regression, gaps), evaluate(regression, fresh[100:])
+    assert "100 of 400 rows were left out because price is missing." in evaluation.notes
+    assert evaluation.metrics == rest.metrics
+    assert [row.row for row in evaluation.uncertain] == [row.row + 100 for row in rest.uncertain]
 
 
-# -- classes of every kind ----------------------------------------------------------------------------------
+# Classes
 
 
 @pytest.mark.parametrize("values", [[1, 2], [0.5, 1.5], [True, False], ["yes", "no"]])
@@ -284,26 +286,28 @@ def test_classes_are_recognised_in_a_file(values, mixed, tmp_path):
     gaps.loc[len(gaps)] = gaps.iloc[0]
     gaps.loc[len(gaps) - 1, "kind"] = None
     gaps.to_csv(tmp_path / "gaps.csv", index=False)
-    found = evaluate(model, tmp_path / "gaps.csv")
-    assert found.metrics == pytest.approx(direct.metrics, nan_ok=True)
-    assert type(found.uncertain[0].target) is type(values[0])
+    evaluation = evaluate(model, tmp_path / "gaps.csv")
+    assert evaluation.metrics == pytest.approx(direct.metrics, nan_ok=True)
+    assert type(evaluation.uncertain[0].target) is type(values[0])
 
 
-def test_classes_that_the_model_does_not_have(classification, fresh):
+def test_unknown_classes_are_left_out(classification, fresh):
     other = fresh.assign(size=fresh["size"].where(fresh.index != 3, "huge"))
-    found = evaluate(classification, other)
-    assert found.n_rows == 399 and 'the model has no class "huge".' in found.notes[-1]
+    evaluation = evaluate(classification, other)
+    assert evaluation.n_rows == 399 and 'the model has no class "huge".' in evaluation.notes[-1]
     with pytest.raises(TableError, match='is "huge" in the first row, which is not a class'):
         evaluate(classification, fresh.assign(size="huge"))
 
 
-# -- tables at the edge -------------------------------------------------------------------------------------
+# Special tables
 
 
 def test_one_row_and_no_mistake(regression, classification, fresh):
-    found = evaluate(regression, fresh[:1])
-    assert found.to_dict()["metrics"]["r2"] is None and len(found.deciles) == 1 == len(found.uncertain)
-    assert "not defined" in found.summary()
+    evaluation = evaluate(regression, fresh[:1])
+    assert evaluation.to_dict()["metrics"]["r2"] is None and len(evaluation.deciles) == 1 == len(
+        evaluation.uncertain
+    )
+    assert "not defined" in evaluation.summary()
     right = fresh[classification.predict(fresh).prediction == fresh["size"]]
     assert evaluate(classification, right).to_dict()["metrics"]["auroc_spread"] is None
 
@@ -318,22 +322,22 @@ def test_targets_near_the_end_of_the_range(mixed):
 
 
 @pytest.mark.parametrize("kept", [["area", "rooms"], ["town"]])
-def test_columns_of_one_kind_alone(kept, mixed):
+def test_columns_of_one_kind(kept, mixed):
     frame = mixed[[*kept, "price"]]
-    for word in ("tree", "linear"):
-        found = evaluate(fit(frame, "price", model=word), frame)
-        assert {part.feature for row in found.uncertain for part in row.differences} <= set(kept)
+    for name in ("tree", "linear"):
+        evaluation = evaluate(fit(frame, "price", model=name), frame)
+        assert {part.feature for row in evaluation.uncertain for part in row.differences} <= set(kept)
 
 
-def test_batches_change_nothing(regression, classification, fresh, monkeypatch):
+def test_batches_do_not_matter(regression, classification, fresh, monkeypatch):
     whole = [evaluate(model, fresh).to_dict() for model in (regression, classification)]
     monkeypatch.setattr("deltauq.tables.evaluation.BATCH_ROWS", 70)
-    told = []
+    calls = []
     parts = [
-        evaluate(model, fresh, progress=lambda *counts: told.append(counts)).to_dict()
+        evaluate(model, fresh, progress=lambda *counts: calls.append(counts)).to_dict()
         for model in (regression, classification)
     ]
-    assert parts == whole and told[5] == (400, 400)
+    assert parts == whole and calls[5] == (400, 400)
 
 
 @pytest.mark.parametrize(
@@ -368,16 +372,18 @@ def test_large_integers_stay_different(start, kind, mixed, tmp_path):
 
 
 def test_unseen_categories_are_noted(regression, fresh):
-    found = evaluate(regression, fresh.assign(town="Linz"))
-    assert found.notes == ['400 rows have unseen categories in "town", such as "Linz".']
-    assert any(part.feature == "town" and part.value == "Linz" for part in found.uncertain[0].differences)
+    evaluation = evaluate(regression, fresh.assign(town="Linz"))
+    assert evaluation.notes == ['400 rows have unseen categories in "town", such as "Linz".']
+    assert any(
+        part.feature == "town" and part.value == "Linz" for part in evaluation.uncertain[0].differences
+    )
 
 
-def test_the_page_has_all_sections(found, found_classes, tmp_path):
-    page = found.save_html(tmp_path / "page.html", "price & co").read_text(encoding="utf-8")
+def test_page_has_all_sections(evaluation, class_evaluation, tmp_path):
+    page = evaluation.save_html(tmp_path / "page.html", "price & co").read_text(encoding="utf-8")
     for text in ("Evaluation: price &amp; co", "Coverage", "Most uncertain rows"):
         assert text in page
     assert page.count('class="plot"') == 3 and "http" not in page.split("<script>")[0].replace(
         "http-equiv", ""
     )
-    assert "Mistakes against σ" in found_classes.to_html()
+    assert "Mistakes against σ" in class_evaluation.to_html()

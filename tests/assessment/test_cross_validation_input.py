@@ -1,4 +1,4 @@
-"""What `assess` refuses, and folds in which little can be measured."""
+"""`assess` with invalid or unusual input."""
 
 import numpy as np
 import pandas as pd
@@ -24,11 +24,11 @@ def diabetes(n=150):
     return X[:n], y[:n]
 
 
-# -- bad input -------------------------------------------------------------------------------------------
+# Invalid input
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("params", "message"),
     [
         ({"cv": 1}, "cv, the number of folds, must be from 2"),
         ({"cv": [(np.arange(90), np.arange(90, 100))]}, "at least two folds"),
@@ -45,12 +45,12 @@ def diabetes(n=150):
         ({"n_anchors": diabetes()[0]}, r"n_anchors must .* got <ndarray of shape \(150, 10\)>"),
     ],
 )
-def test_bad_words(words, message):
+def test_invalid_params(params, message):
     with pytest.raises(ValueError, match=message):
-        assess(Ridge(), *diabetes(), **words)
+        assess(Ridge(), *diabetes(), **params)
 
 
-def test_bad_tables():
+def test_invalid_tables():
     X, y = diabetes()
     with pytest.raises(TypeError, match="scikit-learn estimator"):
         assess("forest", X, y)
@@ -78,7 +78,7 @@ def test_bad_tables():
         assess(LogisticRegression(), X, np.r_[np.zeros(148, dtype=int), [1, 1]])
 
 
-def test_assess_accepts_the_frames_that_fit_accepts():
+def test_same_frames_as_fit():
     X, y = make_friedman1(100, random_state=0)
     frame = pd.DataFrame(X, columns=list("abcdefghij"))
     settings = {"cv": 2, "coverage": 0.8, "n_train_anchors": 3}
@@ -119,28 +119,28 @@ class RegressorWithoutTags:
 
 
 def test_models_without_tags():
-    found = assess(RegressorWithoutTags(), *diabetes(), cv=2, n_train_anchors=2)
-    assert found.task == "regression"
+    assessment = assess(RegressorWithoutTags(), *diabetes(), cv=2, n_train_anchors=2)
+    assert assessment.task == "regression"
 
 
-def test_missing_values_reach_models_that_accept_them():
+def test_missing_values():
     X, y = make_friedman1(100, random_state=0)
     gaps = np.where(X > 0.9, np.nan, X)
-    found = assess(HistGradientBoostingRegressor(max_iter=5), gaps, y, cv=2, coverage=0.8)
-    assert all(np.isfinite(row["mae"]) for row in found.table)
+    assessment = assess(HistGradientBoostingRegressor(max_iter=5), gaps, y, cv=2, coverage=0.8)
+    assert all(np.isfinite(row["mae"]) for row in assessment.table)
 
 
 @pytest.mark.parametrize("kind", ["Regressor", "Classifier"])
-def test_models_of_catboost(kind):
+def test_catboost(kind):
     catboost = pytest.importorskip("catboost")
     X, y = make_friedman1(100, random_state=0)
     model = getattr(catboost, "CatBoost" + kind)(iterations=5, verbose=0, allow_writing_files=False)
-    found = assess(model, X, y if kind == "Regressor" else y > 14, cv=2, coverage=0.8)
-    assert {"plain", "anchored", "center"} <= set(found.methods)
+    assessment = assess(model, X, y if kind == "Regressor" else y > 14, cv=2, coverage=0.8)
+    assert {"plain", "anchored", "center"} <= set(assessment.methods)
 
 
 @pytest.mark.parametrize("gap", [None, np.nan, pd.NA])
-def test_a_class_that_is_missing_is_refused(gap):
+def test_missing_class_raises(gap):
     X, y = diabetes()
     labels = np.where(y > 140, "high", "low").astype(object)
     labels[3] = gap
@@ -148,11 +148,11 @@ def test_a_class_that_is_missing_is_refused(gap):
         assess(LogisticRegression(), X, labels)
 
 
-# -- little to measure -----------------------------------------------------------------------------------
+# Small folds and perfect models
 
 
 @pytest.mark.parametrize("model", [KNeighborsRegressor(), KNeighborsClassifier()])
-def test_folds_of_one_row_are_not_blamed_on_sigma(model):
+def test_folds_of_one_row_are_named(model):
     X = np.random.default_rng(0).normal(size=(60, 1))
     y = X[:, 0]
     target = y if isinstance(model, KNeighborsRegressor) else y > 0
@@ -160,32 +160,32 @@ def test_folds_of_one_row_are_not_blamed_on_sigma(model):
     assert "Folds of one row" in sentence and "nan" not in sentence
 
 
-def test_a_model_without_mistakes():
+def test_model_without_mistakes():
     X = np.r_[np.zeros((20, 2)), np.ones((20, 2))] + np.random.default_rng(0).normal(0, 0.01, (40, 2))
     assessment = assess(KNeighborsClassifier(), X, np.arange(40) // 20, cv=2)
     assert "no mistakes to rank" in assessment.recommendation.text
 
 
-def test_few_trees_whose_rivals_cost_less_and_rank_within_the_noise():
+def test_small_forest_with_cheaper_alternatives():
     result = assess(ExtraTreesRegressor(5), *diabetes(200)).recommendation
     assert result.advice is Advice.DONT
     assert "not significant over 5 folds" in result.text and "More repeats" in result.text
 
 
-def test_a_fold_without_a_ranking_counts_as_zero_everywhere():
+def test_fold_without_ranking_counts_as_zero():
     X, y = diabetes(60)
-    found = assess(DecisionTreeRegressor(), np.repeat(X, 5, axis=0), np.repeat(y, 5))
-    folds = found.metrics.scores["anchored"]["spearman"]
+    assessment = assess(DecisionTreeRegressor(), np.repeat(X, 5, axis=0), np.repeat(y, 5))
+    folds = assessment.metrics.scores["anchored"]["spearman"]
     assert np.isnan(folds).any() and np.isfinite(folds).any()
-    shown = found.to_frame().spearman["anchored"]
+    shown = assessment.to_frame().spearman["anchored"]
     np.testing.assert_allclose(shown, np.mean(np.nan_to_num(folds)))
-    np.testing.assert_allclose(shown, found.metrics.mean_rank("anchored"))
-    method = next(row for row in found.to_dict()["methods"] if row["method"] == "anchored")
+    np.testing.assert_allclose(shown, assessment.metrics.mean_rank("anchored"))
+    method = next(row for row in assessment.to_dict()["methods"] if row["method"] == "anchored")
     np.testing.assert_allclose(method["against_plain"]["spearman"]["difference"], shown)
     np.testing.assert_allclose(method["spearman_std"], np.std(np.nan_to_num(folds), ddof=1))
 
 
-def test_equal_errors_are_not_called_noise():
+def test_equal_errors_need_no_repeats():
     result = assess(DummyRegressor(), *diabetes(), cv=3, n_train_anchors=3).recommendation
     assert result.method == "baseline"
     assert "not significant" not in result.text and "More repeats" not in result.text

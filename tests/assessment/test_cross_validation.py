@@ -1,4 +1,4 @@
-"""`assess` on real and made-up tables: protocol, metrics, bad input, what it returns."""
+"""`assess` on real and synthetic tables: splits, metrics, methods and results."""
 
 import json
 import subprocess
@@ -54,12 +54,12 @@ def classification():
     return assess(RandomForestClassifier(5), X, np.array(["a", "b", "c"])[y], cv=3)
 
 
-# -- the advice on real fits of each kind ----------------------------------------------------------------
+# Recommendations for real models
 
 
 @pytest.mark.usefixtures("data_dir")
 @pytest.mark.slow
-def test_a_small_forest_on_few_rows_gains():
+def test_small_forest_gains():
     result = assess(RandomForestRegressor(5), *openml_part(216, 250)).recommendation
     assert (result.advice, result.method) == (Advice.ANCHORING, "anchored")
     assert "more accurate" in result.text
@@ -67,7 +67,7 @@ def test_a_small_forest_on_few_rows_gains():
 
 @pytest.mark.usefixtures("data_dir")
 @pytest.mark.slow
-def test_boosting_loses_accuracy_but_its_spread_ranks():
+def test_boosting_gets_sigma_only():
     assessment = assess(HistGradientBoostingRegressor(), *openml_part(42712, 1000))
     assert (assessment.recommendation.advice, assessment.recommendation.method) == (
         Advice.SIGMA_ONLY,
@@ -80,58 +80,58 @@ def test_boosting_loses_accuracy_but_its_spread_ranks():
 
 @pytest.mark.usefixtures("data_dir")
 @pytest.mark.slow
-def test_a_large_forest_has_a_better_spread_of_its_own():
+def test_large_forest_keeps_its_own_spread():
     forest = RandomForestRegressor(50)
     result = assess(forest, *openml_part(42712, 250), n_train_anchors=20).recommendation
     assert (result.advice, result.method) == (Advice.DONT, "tree-spread")
 
 
-def test_a_linear_model_has_the_same_sigma_everywhere():
+def test_linear_model_has_constant_sigma():
     assessment = assess(LinearRegression(), *diabetes())
     assert (assessment.recommendation.advice, assessment.recommendation.method) == (Advice.DONT, "plain")
     assert "the same for every row" in assessment.recommendation.text
     assert all(np.isnan(row["spearman"]) for row in assessment.table)
 
 
-def test_a_model_with_standard_deviations_of_its_own_is_its_rival():
+def test_own_std_is_compared():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(200, 3))
     y = X[:, 0] + rng.normal(size=200)
     assert "own-std" in assess(BayesianRidge(), X, y).methods
 
 
-# -- what is compared, and on which rows -----------------------------------------------------------------
+# Metrics, splits and methods
 
 
-def test_metrics_are_those_of_independent_libraries(regression):
+def test_regression_metrics_match_other_libraries(regression):
     for method in regression.methods:
-        for fold, (y, answer) in enumerate(
+        for fold, (y, part) in enumerate(
             zip(regression.targets, regression.predictions[method], strict=True)
         ):
             scores = {name: values[fold] for name, values in regression.metrics.scores[method].items()}
-            assert_allclose(scores["mae"], mean_absolute_error(y, answer.value))
-            if np.ptp(answer.spread) > 0:
-                assert_allclose(scores["spearman"], spearmanr(answer.spread, np.abs(y - answer.value))[0])
-            inside = (answer.lower <= y) & (y <= answer.upper)
+            assert_allclose(scores["mae"], mean_absolute_error(y, part.value))
+            if np.ptp(part.spread) > 0:
+                assert_allclose(scores["spearman"], spearmanr(part.spread, np.abs(y - part.value))[0])
+            inside = (part.lower <= y) & (y <= part.upper)
             assert_allclose(scores["coverage"], np.mean(inside))
-            assert_allclose(scores["width"], np.mean(answer.upper - answer.lower))
+            assert_allclose(scores["width"], np.mean(part.upper - part.lower))
 
 
-def test_metrics_of_classes_are_those_of_scikit_learn(classification):
-    for y, answer, loss, auroc in zip(
+def test_classification_metrics_match_scikit_learn(classification):
+    for y, part, loss, auroc in zip(
         classification.targets,
         classification.predictions["anchored"],
         classification.metrics.scores["anchored"]["log_loss"],
         classification.metrics.scores["anchored"]["auroc_confidence"],
         strict=True,
     ):
-        assert_allclose(loss, log_loss(y, answer.proba), rtol=1e-6)
-        wrong = np.argmax(answer.proba, axis=1) != y
+        assert_allclose(loss, log_loss(y, part.proba), rtol=1e-6)
+        wrong = np.argmax(part.proba, axis=1) != y
         if wrong.any():
-            assert_allclose(auroc, roc_auc_score(wrong, 1 - answer.proba.max(axis=1)))
+            assert_allclose(auroc, roc_auc_score(wrong, 1 - part.proba.max(axis=1)))
 
 
-def test_every_row_is_tested_once_and_rows_held_back_are_neither_fitted_nor_tested():
+def test_splits_partition_the_rows():
     X, y = diabetes()
     rng = np.random.default_rng(0)
     splits = make_splits("regression", X, y, 5, 2, None, rng)
@@ -144,7 +144,7 @@ def test_every_row_is_tested_once_and_rows_held_back_are_neither_fitted_nor_test
         assert len(split.held_out) == 24
 
 
-def test_groups_stay_together_and_time_goes_on():
+def test_splits_keep_groups_and_time_order():
     X, y = diabetes()
     groups = np.arange(len(y)) // 5
     rng = np.random.default_rng(0)
@@ -155,7 +155,7 @@ def test_groups_stay_together_and_time_goes_on():
         assert split.fit.max() < split.held_out.min() and split.held_out.max() < split.test.min()
 
 
-def test_splitters_are_heeded():
+def test_splitters_are_used():
     X, y = diabetes(300)
     by_group = assess(Ridge(), X, y, cv=GroupKFold(4), groups=np.arange(300) // 3)
     assert len(by_group.targets) == 4
@@ -163,7 +163,7 @@ def test_splitters_are_heeded():
     assert_array_equal(np.concatenate(in_time.targets), y[-225:])
 
 
-def test_center_is_what_the_estimator_itself_returns():
+def test_center_equals_the_estimator_with_center():
     """Put together of two fits, it must be what `center="estimator"` gives for the same rows."""
     X, y = diabetes()
     model = KNeighborsRegressor()
@@ -175,7 +175,7 @@ def test_center_is_what_the_estimator_itself_returns():
     assert_array_equal(whole.posterior(X).mean, model.fit(X, y).predict(X))
 
 
-def test_calibrated_intervals_have_their_coverage():
+def test_calibrated_intervals_have_nominal_coverage():
     rng = np.random.default_rng(0)
     shares = []
     for _ in range(300):
@@ -186,13 +186,13 @@ def test_calibrated_intervals_have_their_coverage():
     assert abs(np.mean(shares) - 73 / 81) < 3 * np.std(shares) / np.sqrt(len(shares))
 
 
-def test_the_plain_model_gets_intervals_of_one_width(regression):
-    for answer in regression.predictions["plain"]:
-        assert np.ptp(answer.upper - answer.value) < 1e-9 * answer.sizes()[0]
+def test_plain_model_has_constant_width(regression):
+    for part in regression.predictions["plain"]:
+        assert np.ptp(part.upper - part.value) < 1e-9 * part.sizes()[0]
     assert np.isnan(regression.metrics.scores["plain"]["coverage_raw"]).all()
 
 
-def test_preprocessing_comes_before_anchoring_and_sees_training_rows_only():
+def test_preprocessing_is_fitted_to_training_rows():
     X, y = diabetes()
     frame = pd.DataFrame(X, columns=[f"x{k}" for k in range(X.shape[1])])
     frame["kind"] = np.where(X[:, 0] > 0, "high", "low")
@@ -210,8 +210,8 @@ def test_preprocessing_comes_before_anchoring_and_sees_training_rows_only():
     assert_allclose(assessment.predictions["plain"][0].value, pipeline.predict(frame.iloc[split.test]))
 
 
-class Seen(RegressorMixin, BaseEstimator):
-    """Remembers in a list how many rows and columns it was fitted to."""
+class Recorder(RegressorMixin, BaseEstimator):
+    """Stores the shapes of its training data."""
 
     shapes: list = []  # noqa: RUF012
 
@@ -224,23 +224,23 @@ class Seen(RegressorMixin, BaseEstimator):
         return np.full(len(X), self.mean_)
 
 
-def test_words_reach_the_anchored_model_and_the_text():
-    Seen.shapes.clear()
-    assessment = assess(Seen(), *diabetes(), cv=2, n_train_anchors=7)
-    assert set(Seen.shapes) == {(60, 10), (60 * 7, 20)}
+def test_train_anchors_reach_the_model_and_the_text():
+    Recorder.shapes.clear()
+    assessment = assess(Recorder(), *diabetes(), cv=2, n_train_anchors=7)
+    assert set(Recorder.shapes) == {(60, 10), (60 * 7, 20)}
     assert "7 anchors per row (default: 60)." in str(assessment)
 
 
-@pytest.mark.parametrize("word", ["quick", "auto"])
-def test_the_training_anchors_told_are_those_met(word):
-    Seen.shapes.clear()
-    assessment = assess(Seen(), *diabetes(300), cv=2, n_train_anchors=word)
-    assert set(Seen.shapes) == {(120, 10), (120 * assessment.train_anchors, 20)}
-    assert (assessment.train_anchors == assessment.default_train_anchors) == (word == "auto")
+@pytest.mark.parametrize("value", ["quick", "auto"])
+def test_reported_train_anchors_are_used(value):
+    Recorder.shapes.clear()
+    assessment = assess(Recorder(), *diabetes(300), cv=2, n_train_anchors=value)
+    assert set(Recorder.shapes) == {(120, 10), (120 * assessment.train_anchors, 20)}
+    assert (assessment.train_anchors == assessment.default_train_anchors) == (value == "auto")
 
 
 @pytest.mark.slow
-def test_the_same_seed_gives_the_same_answer_on_any_number_of_processes():
+def test_seed_determines_result_for_any_n_jobs():
     X, y = diabetes()
     model = RandomForestRegressor(2)
     one, two, other = (
@@ -260,10 +260,10 @@ def test_progress_after_each_fit():
     assert calls == [(done, 6) for done in range(7)]
 
 
-# -- classes ---------------------------------------------------------------------------------------------
+# Classification
 
 
-def test_a_classifier_without_probabilities_is_judged_by_its_margin():
+def test_classifier_without_probabilities_uses_margin():
     X, y = load_iris(return_X_y=True)
     assessment = assess(make_pipeline(StandardScaler(), LinearSVC()), X, y, cv=3)
     plain = assessment.metrics.scores["plain"]
@@ -278,7 +278,7 @@ def test_equal_members_have_no_spread():
     assert np.isnan(assessment.metrics.scores["ensemble"]["auroc_spread"]).all()
 
 
-def test_a_class_that_a_fold_has_not_met():
+def test_class_missing_from_training_fold():
     X, y = load_iris(return_X_y=True)
     folds = [(np.arange(100), np.arange(100, 150)), (np.arange(50, 150), np.arange(50))]
     assessment = assess(KNeighborsClassifier(), X, y, cv=folds, n_train_anchors=3)
@@ -286,10 +286,10 @@ def test_a_class_that_a_fold_has_not_met():
     assert np.isfinite(assessment.metrics.scores["anchored"]["log_loss"]).all()
 
 
-# -- what is returned ------------------------------------------------------------------------------------
+# Results
 
 
-def test_the_text_has_a_row_for_every_method_and_the_advice(regression, classification):
+def test_text_has_all_methods_and_recommendation(regression, classification):
     for assessment in (regression, classification):
         text = str(assessment)
         for method in assessment.methods:
@@ -297,7 +297,7 @@ def test_the_text_has_a_row_for_every_method_and_the_advice(regression, classifi
         assert text.endswith(assessment.recommendation.text)
 
 
-def test_the_table_is_plain_and_the_frame_is_the_table(regression):
+def test_frame_equals_table(regression):
     frame = regression.to_frame()
     assert list(frame.index) == [row["method"] for row in regression.table] == regression.methods
     for row in regression.table:
@@ -306,14 +306,14 @@ def test_the_table_is_plain_and_the_frame_is_the_table(regression):
                 assert_allclose(frame.loc[row["method"], name], value)
 
 
-def test_numbers_are_json(regression, classification):
+def test_to_dict_is_json(regression, classification):
     for assessment in (regression, classification):
         numbers = json.loads(json.dumps(assessment.to_dict(), allow_nan=False))
         assert numbers["recommendation"]["text"] == assessment.recommendation.text
         assert numbers["methods"][0]["method"] == "plain"
 
 
-def test_rescaled_is_the_assessment_in_other_units():
+def test_rescaled_changes_units():
     X, y = diabetes()
     small, large = (
         assess(DecisionTreeRegressor(max_depth=3), X, unit * y, cv=3, random_state=0) for unit in (1.0, 8.0)
@@ -325,7 +325,7 @@ def test_rescaled_is_the_assessment_in_other_units():
     assert_allclose(rescaled.predictions["anchored"][0].upper, large.predictions["anchored"][0].upper)
 
 
-def test_the_page_stands_alone(regression, classification, tmp_path):
+def test_page_is_self_contained(regression, classification, tmp_path):
     for assessment in (regression, classification):
         html = assessment.save_html(tmp_path / "page.html", "a <title>").read_text(encoding="utf-8")
         assert "a &lt;title&gt;" in html and "Protocol" in html
@@ -334,7 +334,7 @@ def test_the_page_stands_alone(regression, classification, tmp_path):
     assert "Error against σ" not in constant and "Coverage of intervals" in constant
 
 
-def test_the_name_is_a_function_however_it_is_imported():
+def test_assess_is_a_function_however_imported():
     program = """
 import sys
 import deltauq
@@ -348,7 +348,7 @@ assert "plotly" not in sys.modules
     assert "assess" in deltauq.__all__
 
 
-def test_without_pandas_everything_but_the_frame_is_there():
+def test_works_without_pandas_except_to_frame():
     program = """
 import sys
 class Hidden:
