@@ -23,21 +23,14 @@ LIBRARIES = ("botorch", "numpy", "torch")
 
 @dataclass(frozen=True, eq=False, repr=False)
 class History:
-    """Every evaluated point, in order.
-
-    Attributes
-    ----------
-    X : array of shape (n, d)
-        The points.
-    Y : array of shape (n,)
-        Their values; NaN for a failed evaluation.
-    n_initial : int
-        How many points were to be drawn before the first surrogate.
-    """
+    """Every evaluated point, in order."""
 
     X: np.ndarray
+    """The points, of shape (n, d)."""
     Y: np.ndarray
+    """Their values, of shape (n,); NaN for a failed evaluation."""
     n_initial: int
+    """How many points were to be drawn before the first surrogate."""
 
     @property
     def x(self) -> np.ndarray:
@@ -83,18 +76,8 @@ def format_point(x: np.ndarray) -> str:
 class HistoryFile:
     """Evaluated points in a file, one JSON line each, after a line with the bounds, the seed and versions.
 
-    Parameters
-    ----------
-    path : path
-        Created, with its folders, unless it exists. An incomplete last line is ignored.
-    bounds : array of shape (2, d)
-    seed : int
-        Both must equal those of an existing file.
-
-    Attributes
-    ----------
-    points : list of tuple
-        Points and values in the file when it was opened.
+    The file is created unless it exists; `points` has its points and values when it was opened. Bounds and
+    seed must equal those of an existing file. An incomplete last line is ignored.
     """
 
     def __init__(self, path: str | os.PathLike[str], bounds: np.ndarray, seed: int) -> None:

@@ -18,15 +18,7 @@ from deltauq.utils.progress import counting_bar
 
 
 class OptimisationError(RuntimeError):
-    """The error that ended a maximisation early, with everything that was evaluated before.
-
-    Attributes
-    ----------
-    history : History
-        The evaluated points.
-    x : array of shape (d,), or None
-        The point at which the objective failed.
-    """
+    """Ended a maximisation early; `history` has the evaluated points, `x` the failed one or None."""
 
     def __init__(self, message: str, history: History, x: np.ndarray | None = None) -> None:
         super().__init__(message, history, x)

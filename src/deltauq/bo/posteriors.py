@@ -71,15 +71,11 @@ def independent(mean: Tensor, variance: Tensor) -> GPyTorchPosterior:
 
 
 def gaussian(mean: Tensor, covariance: Tensor) -> GPyTorchPosterior:
-    """Return a Gaussian posterior.
+    """Return the Gaussian with this mean, of shape (..., q, m), and covariance, (..., q * m, q * m).
 
-    Parameters
-    ----------
-    mean : tensor of shape (..., q, m)
-    covariance : tensor of shape (..., q * m, q * m)
-        Of all outputs of the first point, then of the second. Variances below GPyTorch's minimum (1e-10 in
-        float64) are raised to it. The covariance of K or more points is singular, so that 1.5e-8 of the
-        largest variance (in float64) is added to the diagonal, except to single variances.
+    Variances below GPyTorch's minimum (1e-10 in float64) are raised to it. The covariance of K or more points
+    is singular, so that 1.5e-8 of the largest variance (in float64) is added to the diagonal of more than one
+    value.
     """
     variances = covariance.diagonal(dim1=-2, dim2=-1)
     # A little more than the minimum: a sum may round down.

@@ -66,13 +66,7 @@ def local_copy(url: str) -> Iterator[Path]:
 
 
 class OutputFolder:
-    """A folder in which files appear only when they are complete.
-
-    Parameters
-    ----------
-    url : str
-        Path or URL.
-    """
+    """A folder, by path or URL, in which files appear only when they are complete."""
 
     def __init__(self, url: str) -> None:
         self.system, path = resolve(url)
@@ -91,19 +85,7 @@ class OutputFolder:
         return {Path(name).name for name in self.system.ls(self.path, detail=False)}
 
     def put(self, name: str, write: Callable[[Path], Written]) -> Written:
-        """Write a file.
-
-        Parameters
-        ----------
-        name : str
-        write : callable
-            Writes the file to the path it is given, atomically.
-
-        Returns
-        -------
-        written
-            The result of `write`.
-        """
+        """Write a file by `write(path)`, which must be atomic, and return its result."""
         if is_local(self.system):
             return write(Path(self.path) / name)
         with tempfile.TemporaryDirectory() as folder:

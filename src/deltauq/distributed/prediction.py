@@ -113,32 +113,19 @@ def predict_parts(
 
 @dataclass
 class PartPredictor:
-    """Predicts parts with a model that is loaded once in each process.
-
-    Attributes
-    ----------
-    files : dict of str to bytes
-        The model folder.
-    trust : tuple of str
-        Trusted types.
-    out : str
-        Path or URL of the folder of predictions.
-    keep, coverage, strict
-        As in `predict_parts`.
-    formats : dict
-        date_format, decimal and encoding.
-    job : str
-        Hash of the model and the other options, to detect files of another prediction.
-    """
+    """Predicts parts, with the options of `predict_parts`; loads the model once in each process."""
 
     files: dict[str, bytes]
+    """The model folder."""
     trust: tuple[str, ...]
     out: str
     keep: tuple[str, ...]
     coverage: float
     strict: bool
     formats: dict[str, Any]
+    """date_format, decimal and encoding."""
     job: str
+    """Hash of the model and the options, to detect files of another prediction."""
 
     @cached_property
     def model(self) -> TableModel:

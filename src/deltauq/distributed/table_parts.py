@@ -36,34 +36,25 @@ RowGroup = tuple[int | None, int | None]
 
 @dataclass(frozen=True)
 class Part:
-    """One part of a table, and the name of the file with its predictions.
-
-    Attributes
-    ----------
-    name : str
-        Contains the number of the part, so that files sorted by name are in the order of the table.
-    source : str
-        Path or URL.
-    stamp : str
-        Size and time of the source, to detect a changed file.
-    row_group : int or None
-        Of a Parquet file; None: the whole file.
-    rows : int or None
-        Number of rows, if the file states it.
-    """
+    """One part of a table, and the name of the file with its predictions."""
 
     name: str
+    """Contains the number of the part, so that files sorted by name are in the order of the table."""
     source: str
+    """Path or URL."""
     stamp: str
+    """Size and time of the source, to detect a changed file."""
     row_group: int | None
+    """Number of a row group of Parquet; None: the whole file."""
     rows: int | None
+    """Number of rows, if the file states it."""
 
     def __str__(self) -> str:
         return self.source if self.row_group is None else f"row group {self.row_group} of {self.source}"
 
 
 def list_parts(source: str, keep: Sequence[str] = (), encoding: str = "utf-8") -> list[Part]:
-    """Return the parts of a table, sorted by file name.
+    """Return the parts of a table, sorted by file name; parts known to have no rows are left out.
 
     Parameters
     ----------
@@ -74,11 +65,6 @@ def list_parts(source: str, keep: Sequence[str] = (), encoding: str = "utf-8") -
         Columns that must have the same type in all Parquet files.
     encoding : str
         Encoding of CSV files.
-
-    Returns
-    -------
-    parts : list of Part
-        Those without rows are left out, if that is known.
     """
     files = _find_files(source)
     with ThreadPoolExecutor(READERS) as pool:

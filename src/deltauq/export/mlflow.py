@@ -19,12 +19,7 @@ if TYPE_CHECKING:
 
 
 class PyFunc:
-    """A table model with the interface of MLflow.
-
-    Parameters
-    ----------
-    model : TableModel
-    """
+    """A table model with the interface of MLflow."""
 
     def __init__(self, model: TableModel) -> None:
         self.model = model

@@ -117,18 +117,7 @@ def add_posterior(graph: Graph, model: AnchoredRegressor | AnchoredClassifier, X
     Differences from anchors are computed in doubles and then rounded to single precision, as in scikit-learn,
     so that every row reaches the same leaves.
 
-    Parameters
-    ----------
-    graph : Graph
-    model : AnchoredRegressor or AnchoredClassifier
-        Fitted, of trees.
-    X : str
-        Tensor of shape (n, d), of doubles.
-
-    Returns
-    -------
-    mean, std : str
-        Tensors of shape (n, o), of doubles.
+    X is a tensor of doubles of shape (n, d), the results of shape (n, o).
     """
     blocks = model.encoding_.tuples(model.anchors_)
     offset = model.encoding_.offset(*blocks)
@@ -156,19 +145,7 @@ def add_posterior(graph: Graph, model: AnchoredRegressor | AnchoredClassifier, X
 def add_trees(graph: Graph, estimator: Any, X: str) -> tuple[str, int]:
     """Add the prediction of a tree or forest, or its probabilities.
 
-    Parameters
-    ----------
-    graph : Graph
-    estimator : fitted tree or forest
-    X : str
-        Tensor of shape (m, c), of single precision.
-
-    Returns
-    -------
-    outputs : str
-        Tensor of shape (m, o), of doubles.
-    width : int
-        o.
+    X is a tensor of single precision, of shape (m, c). Returns a tensor of doubles, of shape (m, o), and o.
     """
     trees = getattr(estimator, "estimators_", [estimator])
     width = int(estimator.n_classes_) if is_classifier(estimator) else 1

@@ -18,14 +18,7 @@ UNSEEN = "\0"
 
 
 def add_table_model(graph: Graph, model: TableModel) -> None:
-    """Add inputs, one per column, and outputs; see `export_onnx`.
-
-    Parameters
-    ----------
-    graph : Graph
-    model : TableModel
-        Of trees.
-    """
+    """Add inputs, one per column, and outputs of a model of trees; see `export_onnx`."""
     X = graph.node("Concat", *_add_numbers(graph, model), *_add_categories(graph, model), axis=1)
     mean, std = add_posterior(graph, model.fitted.model, X)
     if model.task == REGRESSION:

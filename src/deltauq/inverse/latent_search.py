@@ -23,30 +23,20 @@ MIN_SCALE = 0.01
 
 @dataclass(frozen=True)
 class SearchResult:
-    """The inputs that a search returns: r for each of t targets.
-
-    Attributes
-    ----------
-    x : tensor of shape (t, r, ...)
-        Inputs.
-    z : tensor of shape (t, r, d)
-        Their latents, in [-1, 1].
-    mean : tensor of shape (t, r)
-        Predictions of the forward model, in units of y.
-    std : tensor of shape (t, r) or None
-        Their uncertainty; None for a model without.
-    loss : tensor of shape (t, r)
-        The smallest loss of each restart.
-    diverged : bool tensor of shape (t, r)
-        Whether a loss or a gradient was not finite; the best point before is kept.
-    """
+    """The inputs that a search returns: r for each of t targets."""
 
     x: Tensor
+    """Inputs, of shape (t, r, ...)."""
     z: Tensor
+    """Their latents, of shape (t, r, d), in [-1, 1]."""
     mean: Tensor
+    """Predictions of the forward model, of shape (t, r), in units of y."""
     std: Tensor | None
+    """Their uncertainty, of shape (t, r); None for a model without."""
     loss: Tensor
+    """The smallest loss of each restart, of shape (t, r)."""
     diverged: Tensor
+    """Whether a loss or a gradient was not finite, of shape (t, r); the best point before is kept."""
 
     __repr__ = short_repr
 
@@ -108,10 +98,8 @@ def search(
     result : SearchResult
     """
     y_targets = _standardise_targets(targets, y_mean, y_std)
-    _check_count("n_restarts", n_restarts)
-    _check_count("n_steps", n_steps)
-    _check_positive("lr", lr)
-    _check_positive("scale", scale)
+    _check_counts(n_restarts=n_restarts, n_steps=n_steps)
+    _check_positive(lr=lr, scale=scale)
     if starts is None:
         starts = uniform(n_restarts, latent_size(g, n_latent), seed)
     like = device_and_dtype(g, f)
@@ -127,10 +115,8 @@ def search(
             x = g(y, z)
             mean, var = predict_moments(f, x)
     if n_diverged := int(diverged.sum()):
-        warnings.warn(
-            f"{n_diverged} of {len(y)} searches reached non-finite values; their best points are kept.",
-            stacklevel=2,
-        )
+        message = f"{n_diverged} of {len(y)} searches reached non-finite values; their best points are kept."
+        warnings.warn(message, stacklevel=2)
     shape = (len(y_targets), n_restarts)
     return SearchResult(
         x.view(*shape, *x.shape[1:]),
@@ -172,8 +158,8 @@ def latents_of(
     """
     d = latent_size(g, n_latent)
     check_pairs(x, y)
-    _check_count("n_steps", n_steps)
-    _check_positive("lr", lr)
+    _check_counts(n_steps=n_steps)
+    _check_positive(lr=lr)
     like = device_and_dtype(g)
     x, y = x.to(**like), y.to(**like).reshape(-1, 1)
     z = torch.zeros(len(x), d, **like, requires_grad=True)
@@ -199,12 +185,7 @@ def latents_of(
 def laplace_loss(moments: Moments, y: Tensor, scale: float = 1.0) -> Tensor:
     """Return |mean − y| / b + log b for every row, where b is the scaled standard deviation.
 
-    Parameters
-    ----------
-    moments : mean and variance of shape (n,), or mean and None
-        Of standardised y. Without a variance, the loss is the distance.
-    y : tensor of shape (n,)
-    scale : float, default=1
+    Without a variance, the loss is the distance.
     """
     mean, var = moments
     distance = (mean - y).abs()
@@ -271,14 +252,16 @@ def _standardise_targets(targets: Sequence[float] | Tensor, y_mean: float, y_std
     return (values - y_mean) / y_std
 
 
-def _check_count(name: str, value: Any) -> None:
-    if isinstance(value, bool) or not (isinstance(value, int) and value >= 1):
-        raise ValueError(f"{name} must be an integer of at least 1, got {value!r}.")
+def _check_counts(**counts: Any) -> None:
+    for name, value in counts.items():
+        if isinstance(value, bool) or not (isinstance(value, int) and value >= 1):
+            raise ValueError(f"{name} must be an integer of at least 1, got {value!r}.")
 
 
-def _check_positive(name: str, value: float) -> None:
-    if not 0.0 < value < math.inf:
-        raise ValueError(f"{name} must be positive, got {value}.")
+def _check_positive(**numbers: float) -> None:
+    for name, value in numbers.items():
+        if not 0.0 < value < math.inf:
+            raise ValueError(f"{name} must be positive, got {value}.")
 
 
 def _check_starts(starts: Any) -> Tensor:
