@@ -177,11 +177,11 @@ def test_fold_without_ranking_counts_as_zero():
     assessment = assess(DecisionTreeRegressor(), np.repeat(X, 5, axis=0), np.repeat(y, 5))
     folds = assessment.metrics.scores["anchored"]["spearman"]
     assert np.isnan(folds).any() and np.isfinite(folds).any()
-    shown = assessment.to_frame().spearman["anchored"]
-    np.testing.assert_allclose(shown, np.mean(np.nan_to_num(folds)))
-    np.testing.assert_allclose(shown, assessment.metrics.mean_rank("anchored"))
+    printed = assessment.to_frame().spearman["anchored"]
+    np.testing.assert_allclose(printed, np.mean(np.nan_to_num(folds)))
+    np.testing.assert_allclose(printed, assessment.metrics.mean_rank("anchored"))
     method = next(row for row in assessment.to_dict()["methods"] if row["method"] == "anchored")
-    np.testing.assert_allclose(method["against_plain"]["spearman"]["difference"], shown)
+    np.testing.assert_allclose(method["against_plain"]["spearman"]["difference"], printed)
     np.testing.assert_allclose(method["spearman_std"], np.std(np.nan_to_num(folds), ddof=1))
 
 

@@ -143,8 +143,8 @@ def test_equal_alternative_is_preferred_only_if_cheaper():
 
 
 def test_cheaper_alternative_wins_a_tie():
-    ours = {"anchored": regressor(10.0, 0.19, seconds=0.16), "center": regressor(10.0, 0.19, seconds=0.17)}
-    cheap = regression(**ours, ensemble=regressor(10.0, 0.13, seconds=0.011, noise=0.3))
+    own = {"anchored": regressor(10.0, 0.19, seconds=0.16), "center": regressor(10.0, 0.19, seconds=0.17)}
+    cheap = regression(**own, ensemble=regressor(10.0, 0.13, seconds=0.011, noise=0.3))
     assert_advice(
         cheap,
         Advice.DONT,
@@ -155,19 +155,19 @@ def test_cheaper_alternative_wins_a_tie():
         "1/1",
     )
     # As expensive, and with the smaller mean: no reason against.
-    level = regression(**ours, ensemble=regressor(10.0, 0.13, seconds=0.15, noise=0.3))
+    level = regression(**own, ensemble=regressor(10.0, 0.13, seconds=0.15, noise=0.3))
     assert_advice(level, Advice.ANCHORING, "anchored", "as well as an ensemble of 3")
     # Of no use, whatever it costs.
-    useless = regression(**ours, ensemble=regressor(10.0, 0.08, seconds=0.011, noise=0.3))
+    useless = regression(**own, ensemble=regressor(10.0, 0.08, seconds=0.011, noise=0.3))
     assert_advice(useless, Advice.ANCHORING, "anchored")
 
 
 def test_accuracy_outweighs_a_cheaper_ranking():
-    ours = {"anchored": regressor(9.0, 0.19, seconds=5.0), "center": regressor(10.0, 0.19, seconds=5.0)}
+    own = {"anchored": regressor(9.0, 0.19, seconds=5.0), "center": regressor(10.0, 0.19, seconds=5.0)}
     noisy = regressor(9.4, 0.2, seconds=0.1, noise=0.3)
-    assert_advice(regression(**ours, ensemble=noisy), Advice.ANCHORING, "anchored", "more accurate")
+    assert_advice(regression(**own, ensemble=noisy), Advice.ANCHORING, "anchored", "more accurate")
     as_good = regressor(9.0, 0.2, seconds=0.1)
-    assert_advice(regression(**ours, ensemble=as_good), Advice.DONT, "ensemble")
+    assert_advice(regression(**own, ensemble=as_good), Advice.DONT, "ensemble")
 
 
 def test_best_alternative_is_named():
@@ -268,9 +268,9 @@ def test_classifier_without_gain():
 
 def test_classifier_whose_ranking_is_not_significant():
     plain = classifier(0.9, 0.3, 0.7, seconds=0.1)
-    ours = classifier(0.9, 0.3, 0.7, 0.8)
-    ours["auroc_spread"] = 0.8 + 0.3 * NOISE
-    metrics = classification(plain=plain, anchored=ours, center=ours)
+    own = classifier(0.9, 0.3, 0.7, 0.8)
+    own["auroc_spread"] = 0.8 + 0.3 * NOISE
+    metrics = classification(plain=plain, anchored=own, center=own)
     assert_advice(metrics, Advice.DONT, "plain", "ranks its errors", "not significant over 5 folds")
 
 
@@ -293,8 +293,8 @@ def test_classifier_without_mistakes():
 
 
 def test_folds_of_one_row():
-    ours = regressor(10.0, None)
-    metrics = replace(regression(anchored=ours, center=ours), rows_per_fold=1.0)
+    own = regressor(10.0, None)
+    metrics = replace(regression(anchored=own, center=own), rows_per_fold=1.0)
     assert_advice(metrics, Advice.DONT, "plain", "Folds of one row")
 
 

@@ -41,9 +41,9 @@ def test_text_comes_back_as_it_was_written(rows, delimiter, end, batch_rows, tmp
     writer.writerows([("a", "b", "c"), *rows])
     path = tmp_path_factory.mktemp("csv") / "x.csv"
     path.write_bytes(stream.getvalue().encode())
-    names, found = read(path, batch_rows)
+    names, actual = read(path, batch_rows)
     assert names == ["a", "b", "c"]
-    assert found == [tuple(None if cell in MISSING else cell for cell in row) for row in rows]
+    assert actual == [tuple(None if cell in MISSING else cell for cell in row) for row in rows]
 
 
 @given(data=st.binary(max_size=300), packed=st.booleans())
@@ -105,12 +105,12 @@ def test_names_of_rows_and_last_delimiters_are_left_out(tmp_path):
 
 @pytest.mark.parametrize("whole", [True, False])
 def test_no_thread_holds_a_file_that_has_been_read(whole, tmp_path, monkeypatch):
-    held = []
+    references = []
 
     class Watched(csv_reader._Joined):
         def __init__(self, *arguments):
             super().__init__(*arguments)
-            held.append(weakref.ref(self))
+            references.append(weakref.ref(self))
 
         def read(self, size=-1):
             time.sleep(0.02)  # as if from a slow disk
@@ -125,7 +125,7 @@ def test_no_thread_holds_a_file_that_has_been_read(whole, tmp_path, monkeypatch)
     rows = sum(len(batch) for batch in batches) if whole else len(next(batches))
     batches.close()
     assert rows == 10_000 if whole else rows < 10_000
-    assert [reference() for reference in held] == [None]
+    assert [reference() for reference in references] == [None]
     file.close()
 
 

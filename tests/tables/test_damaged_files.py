@@ -66,25 +66,25 @@ def outcome_of_folder(folder, table):
     return "result" if sound.all() else "nonsense"
 
 
-def main(kind, place, model_or_table):
+def main(kind, location, model_or_table):
     """Print the outcome of everything in a folder, a line each, as soon as it is known."""
     warnings.simplefilter("ignore")
     known = load(model_or_table) if kind == "tables" else pd.read_parquet(model_or_table)
-    for path in sorted(Path(place).iterdir()):
+    for path in sorted(Path(location).iterdir()):
         print(json.dumps([path.name, None]), flush=True)
-        said = outcome_of_table(path, known) if kind == "tables" else outcome_of_folder(path, known)
-        print(json.dumps([path.name, said]), flush=True)
+        message = outcome_of_table(path, known) if kind == "tables" else outcome_of_folder(path, known)
+        print(json.dumps([path.name, message]), flush=True)
 
 
-def outcomes(kind, place, model_or_table):
+def outcomes(kind, location, model_or_table):
     """Return the outcome of everything in a folder, from a child process that must live to its end."""
-    command = [sys.executable, __file__, kind, str(place), str(model_or_table)]
+    command = [sys.executable, __file__, kind, str(location), str(model_or_table)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     assert done.returncode == 0, f"{lines[-1:]} {done.returncode} {done.stderr[-2000:]}"
-    found = dict(lines)
-    assert len(found) == len(os.listdir(place))
-    return found
+    actual = dict(lines)
+    assert len(actual) == len(os.listdir(location))
+    return actual
 
 
 # Tables.
@@ -157,15 +157,15 @@ def damaged(data, rng):
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
     """Model folders of a regression by each kind of model with indices in it, of classes, and their table."""
-    place = tmp_path_factory.mktemp("models")
+    location = tmp_path_factory.mktemp("models")
     table = plain_table().to_pandas()
     table["d"] = pd.Timestamp("2024-01-01", tz="UTC") + pd.to_timedelta(np.arange(N), unit="D")
     for name in ("tree", "knn", "svm", "linear"):
-        fit(table, "y", model=name, n_train_anchors=3).save(place / name)
-    fit(table.drop(columns="y"), "w", model="knn", n_train_anchors=3).save(place / "classes")
-    fit(table[["a", "b", "w", "y"]], "y", model="linear", n_train_anchors=3).save(place / "plain")
-    table.to_parquet(place / "table.parquet")
-    return place
+        fit(table, "y", model=name, n_train_anchors=3).save(location / name)
+    fit(table.drop(columns="y"), "w", model="knn", n_train_anchors=3).save(location / "classes")
+    fit(table[["a", "b", "w", "y"]], "y", model="linear", n_train_anchors=3).save(location / "plain")
+    table.to_parquet(location / "table.parquet")
+    return location
 
 
 def check_tables(folders, tmp_path, per_file):
@@ -173,13 +173,13 @@ def check_tables(folders, tmp_path, per_file):
         rng = random.Random(number)
         for k in range(per_file):
             (tmp_path / f"{number:03d}-{k:03d}-{name}").write_bytes(damaged(data, rng) if k else data)
-    found = outcomes("tables", tmp_path, folders / "plain")
-    assert {name: said for name, said in found.items() if said not in ("result", "refused")} == {}
-    whole = {name: said for name, said in found.items() if "-000-" in name}
+    actual = outcomes("tables", tmp_path, folders / "plain")
+    assert {name: message for name, message in actual.items() if message not in ("result", "refused")} == {}
+    whole = {name: message for name, message in actual.items() if "-000-" in name}
     # Such as the binary columns of a whole file, which the model does not ask for.
     assert set(whole.values()) == {"result"}, whole
-    assert list(found.values()).count("refused") > len(found) // 4
-    return len(found)
+    assert list(actual.values()).count("refused") > len(actual) // 4
+    return len(actual)
 
 
 def test_some_damaged_tables(folders, tmp_path):
@@ -265,11 +265,11 @@ def check_folders(folders, tmp_path, per_folder):
             (folder / FITTED_FILE).write_bytes(data)
             described = {**described, "sha256": metadata_digest(described)}
             (folder / METADATA_FILE).write_text(json.dumps(described))
-    found = outcomes("folders", tmp_path, folders / "table.parquet")
-    assert {name: said for name, said in found.items() if said not in ("result", "refused")} == {}
-    assert {said for name, said in found.items() if name.endswith("-000")} == {"result"}
-    assert list(found.values()).count("refused") > len(found) // 4
-    return len(found)
+    actual = outcomes("folders", tmp_path, folders / "table.parquet")
+    assert {name: message for name, message in actual.items() if message not in ("result", "refused")} == {}
+    assert {message for name, message in actual.items() if name.endswith("-000")} == {"result"}
+    assert list(actual.values()).count("refused") > len(actual) // 4
+    return len(actual)
 
 
 def test_some_damaged_model_folders(folders, tmp_path):

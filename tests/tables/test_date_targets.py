@@ -30,10 +30,10 @@ def model(table):
 def test_predictions_are_those_of_the_days_from_the_origin(model, table):
     first = table.sold.min()
     by_days = fit(table.assign(sold=(table.sold - first) / DAY), "sold", model="tree").predict(table)
-    found = model.predict(table)
+    actual = model.predict(table)
     for name in ("prediction", "lower", "upper"):
-        np.testing.assert_allclose((found[name] - first) / DAY, by_days[name], atol=1e-6)
-    np.testing.assert_allclose(found["std"], by_days["std"])
+        np.testing.assert_allclose((actual[name] - first) / DAY, by_days[name], atol=1e-6)
+    np.testing.assert_allclose(actual["std"], by_days["std"])
     assert f"sold was taken as a number of days since {first.isoformat()}+00:00." in model.report["notes"]
 
 
@@ -65,17 +65,17 @@ def test_a_folder_whose_origin_is_no_timestamp_is_refused(model, tmp_path):
 @pytest.mark.parametrize("written", [False, True])
 def test_evaluation_compares_dates(written, model, table):
     fresh = table.assign(sold=table.sold.dt.strftime("%Y-%m-%d")) if written else table
-    found, predicted = evaluate(model, fresh), model.predict(table)
+    actual, predicted = evaluate(model, fresh), model.predict(table)
     error = (predicted.prediction - table.sold).abs() / DAY
-    assert found.metrics["mae"] == pytest.approx(error.mean(), rel=1e-6)
+    assert actual.metrics["mae"] == pytest.approx(error.mean(), rel=1e-6)
     inside = (predicted.lower <= table.sold) & (table.sold <= predicted.upper)
-    assert found.metrics["coverage"] == pytest.approx(inside.mean())
-    assert found.notes[-1] == "sold is a date: errors, σ and widths are in days."
-    assert found.training_rows == len(table)
-    first = found.uncertain[0]
+    assert actual.metrics["coverage"] == pytest.approx(inside.mean())
+    assert actual.notes[-1] == "sold is a date: errors, σ and widths are in days."
+    assert actual.training_rows == len(table)
+    first = actual.uncertain[0]
     assert pd.Timestamp(first.target) == table.sold[first.row - 1]
     assert pd.Timestamp(first.prediction) == predicted.prediction[first.row - 1].floor("min")
-    json.dumps(found.to_dict())
+    json.dumps(actual.to_dict())
 
 
 def test_numbers_are_no_dates_to_compare_with(model, table):
@@ -92,6 +92,6 @@ def test_dates_as_classes_are_written_as_they_are(table):
 
 
 def test_the_calendar_has_ends():
-    found = dates(np.array([-np.inf, -1e300, -0.5, 0.0, 1.25, 1e9]), "2024-01-01T00:00:00+00:00")
+    actual = dates(np.array([-np.inf, -1e300, -0.5, 0.0, 1.25, 1e9]), "2024-01-01T00:00:00+00:00")
     expected = ["0001-01-01", "0001-01-01", "2023-12-31T12", "2024-01-01", "2024-01-02T06", "9999-12-31"]
-    assert found.tolist() == np.array(expected, dtype="datetime64[ms]").tolist()
+    assert actual.tolist() == np.array(expected, dtype="datetime64[ms]").tolist()

@@ -13,12 +13,12 @@ from deltauq.tables.model_selection import MAX_ROWS
 
 
 def test_the_columns_of_a_regression(regression, mixed):
-    found = regression.predict(mixed)
-    assert list(found.columns) == ["prediction", "std", "lower", "upper", "risk"]
-    assert len(found) == len(mixed) and (found.lower < found.upper).all() and (found["std"] > 0).all()
-    np.testing.assert_allclose((found.lower + found.upper) / 2, found.prediction)
-    assert set(found.risk) <= {"low", "moderate", "high"}
-    assert np.corrcoef(found.prediction, mixed.price)[0, 1] > 0.9
+    actual = regression.predict(mixed)
+    assert list(actual.columns) == ["prediction", "std", "lower", "upper", "risk"]
+    assert len(actual) == len(mixed) and (actual.lower < actual.upper).all() and (actual["std"] > 0).all()
+    np.testing.assert_allclose((actual.lower + actual.upper) / 2, actual.prediction)
+    assert set(actual.risk) <= {"low", "moderate", "high"}
+    assert np.corrcoef(actual.prediction, mixed.price)[0, 1] > 0.9
 
 
 def test_no_more_anchors_than_rows(mixed):
@@ -28,14 +28,14 @@ def test_no_more_anchors_than_rows(mixed):
 
 
 def test_the_columns_of_classes(classification, mixed):
-    found = classification.predict(mixed)
+    actual = classification.predict(mixed)
     names = ["probability_large", "std_large", "probability_small", "std_small"]
-    assert list(found.columns) == ["prediction", *names, "set", "risk"]
-    np.testing.assert_allclose(found.probability_large + found.probability_small, 1.0)
-    likeliest = np.where(found.probability_large >= found.probability_small, "large", "small")
-    assert (found.prediction == likeliest).all()
-    assert all(row.prediction in row.set for row in found.itertuples())
-    assert (found.prediction == mixed["size"]).mean() > 0.9
+    assert list(actual.columns) == ["prediction", *names, "set", "risk"]
+    np.testing.assert_allclose(actual.probability_large + actual.probability_small, 1.0)
+    likeliest = np.where(actual.probability_large >= actual.probability_small, "large", "small")
+    assert (actual.prediction == likeliest).all()
+    assert all(row.prediction in row.set for row in actual.itertuples())
+    assert (actual.prediction == mixed["size"]).mean() > 0.9
 
 
 @pytest.mark.parametrize(
@@ -53,29 +53,29 @@ def test_classes_come_back_as_they_were(labels, kind, mixed):
 @pytest.mark.parametrize("model", ["tree", "linear"])
 def test_intervals_hold_what_they_promise(model):
     rng = np.random.default_rng(1)
-    held = []
+    covered = []
     for seed in range(8):
         X = rng.normal(size=(1300, 3))
         y = X[:, 0] + np.exp(X[:, 1] / 2) * rng.normal(size=1300)
         table = pd.DataFrame(X, columns=list("abc")).assign(y=y)
-        found = fit(table[:300], "y", model=model, coverage=0.8, random_state=seed).predict(table[300:])
-        held.append(np.mean((found.lower <= y[300:]) & (y[300:] <= found.upper)))
+        actual = fit(table[:300], "y", model=model, coverage=0.8, random_state=seed).predict(table[300:])
+        covered.append(np.mean((actual.lower <= y[300:]) & (y[300:] <= actual.upper)))
     # 75 rows are held out: ⌈76 · 0.8⌉ / 76 = 0.803, with a standard deviation of about 0.045 a table.
-    assert abs(np.mean(held) - 61 / 76) < 4 * 0.045 / np.sqrt(8)
+    assert abs(np.mean(covered) - 61 / 76) < 4 * 0.045 / np.sqrt(8)
 
 
 def test_sets_hold_what_they_promise():
     rng = np.random.default_rng(2)
-    held = []
+    covered = []
     for seed in range(6):
         X = rng.normal(size=(1300, 2))
         y = np.array(["p", "q", "r"])[
             (X[:, 0] + 0.7 * rng.normal(size=1300) > np.c_[-0.5, 0.5].T).sum(axis=0)
         ]
         table = pd.DataFrame(X, columns=list("ab")).assign(y=y)
-        found = fit(table[:300], "y", model="linear", coverage=0.8, random_state=seed).predict(table[300:])
-        held.append(np.mean([label in row for label, row in zip(y[300:], found.set, strict=True)]))
-    assert np.mean(held) > 0.803 - 4 * 0.045 / np.sqrt(6)
+        actual = fit(table[:300], "y", model="linear", coverage=0.8, random_state=seed).predict(table[300:])
+        covered.append(np.mean([label in row for label, row in zip(y[300:], actual.set, strict=True)]))
+    assert np.mean(covered) > 0.803 - 4 * 0.045 / np.sqrt(6)
 
 
 def test_std_fits_the_intervals_and_outliers_do_not_set_it():
@@ -85,17 +85,17 @@ def test_std_fits_the_intervals_and_outliers_do_not_set_it():
     y[::50] *= 10_000
     table = pd.DataFrame(X, columns=list("ab")).assign(y=y)
     model = fit(table[:1000], "y", model="tree", center="estimator")
-    found, narrow = model.predict(table[1000:]), model.predict(table[1000:], coverage=0.5)
-    half = (found.upper - found.lower) / 2
-    np.testing.assert_allclose(found["std"], half / stats.norm.isf(0.05))
-    pd.testing.assert_series_equal(found["std"], narrow["std"])
+    actual, narrow = model.predict(table[1000:]), model.predict(table[1000:], coverage=0.5)
+    half = (actual.upper - actual.lower) / 2
+    np.testing.assert_allclose(actual["std"], half / stats.norm.isf(0.05))
+    pd.testing.assert_series_equal(actual["std"], narrow["std"])
 
 
 @pytest.mark.parametrize("n", [8, 9, 50, 4000])
 def test_std_of_normal_errors_and_of_errors_that_are_mostly_zero(n):
     rng = np.random.default_rng(n)
-    found = [error_std(np.sort(np.abs(rng.normal(size=n))), np.ones(1))[0] for _ in range(400)]
-    assert np.median(found) == pytest.approx(1.0, rel=0.12 if n < 50 else 0.03)
+    actual = [error_std(np.sort(np.abs(rng.normal(size=n))), np.ones(1))[0] for _ in range(400)]
+    assert np.median(actual) == pytest.approx(1.0, rel=0.12 if n < 50 else 0.03)
     scores = np.concatenate([np.zeros(97), [1.0, 2.0, 3.0]])
     assert error_std(scores, np.ones(1)) == pytest.approx(1.0 / stats.norm.isf((1 - 98 / 101) / 2))
     assert error_std(np.zeros(n), np.ones(3)).tolist() == [0.0] * 3
@@ -113,10 +113,10 @@ def test_the_unit_of_the_target_does_not_matter(mixed, regression):
     # By powers of two, since trees part equal splits by the last bit.
     plain = regression.predict(table)
     for unit in (2.0**-600, 2.0**600):
-        found = fit(table.assign(price=unit * table.price), "price", model="tree").predict(table)
+        actual = fit(table.assign(price=unit * table.price), "price", model="tree").predict(table)
         for name in ("prediction", "std", "lower", "upper"):
-            np.testing.assert_allclose(found[name], unit * plain[name])
-        assert (found.risk == plain.risk).all()
+            np.testing.assert_allclose(actual[name], unit * plain[name])
+        assert (actual.risk == plain.risk).all()
 
 
 def test_both_errors_are_told_and_the_smaller_decides(regression, mixed):
@@ -180,9 +180,9 @@ def test_bad_words(words, message, mixed):
 
 
 def test_progress_is_told(mixed):
-    told = []
-    fit(mixed[["area", "rooms", "price"]], "price", model="linear", progress=lambda *step: told.append(step))
-    assert told == [(k, 8) for k in range(1, 9)]
+    calls = []
+    fit(mixed[["area", "rooms", "price"]], "price", model="linear", progress=lambda *step: calls.append(step))
+    assert calls == [(k, 8) for k in range(1, 9)]
 
 
 def test_a_rare_class_is_named(mixed):
@@ -196,8 +196,8 @@ def test_the_fewest_rows_are_as_told(coverage, fewest, mixed):
     table = mixed[["area", "rooms", "price"]]
     with pytest.raises(TableError, match=f"takes at least {fewest}"):
         fit(table[: fewest - 1], "price", model="linear", coverage=coverage)
-    found = fit(table[:fewest], "price", model="linear", coverage=coverage).predict(mixed)
-    assert np.isfinite(found.upper).all()
+    actual = fit(table[:fewest], "price", model="linear", coverage=coverage).predict(mixed)
+    assert np.isfinite(actual.upper).all()
 
 
 @pytest.mark.parametrize("word", ["forest", "tree", "boosting"])
@@ -206,8 +206,8 @@ def test_units_of_a_column_do_not_matter_to_trees(word):
     table = pd.DataFrame({"amount": rng.uniform(1, 90, 300), "z": rng.normal(size=300)})
     table["y"] = table.amount + rng.normal(size=300)
     small = table.assign(amount=table.amount * 1e-9)
-    found = [fit(some, "y", model=word).predict(some).prediction - some.y for some in (table, small)]
-    errors = [np.abs(error).mean() for error in found]
+    actual = [fit(some, "y", model=word).predict(some).prediction - some.y for some in (table, small)]
+    errors = [np.abs(error).mean() for error in actual]
     assert errors[1] == pytest.approx(errors[0], rel=0.2) and errors[0] < 3
 
 

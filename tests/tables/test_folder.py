@@ -178,7 +178,7 @@ def change_column(folder, name, changes):
 
 
 @pytest.mark.parametrize(
-    ("name", "changes", "said"),
+    ("name", "changes", "message"),
     [
         ("area", {"kind": "category", "categories": ["a"]}, "different kinds"),
         ("area", {"kind": "date", "origin": "2024-01-01T00:00:00+00:00"}, None),
@@ -190,13 +190,13 @@ def change_column(folder, name, changes):
         ("area", {"name": ["area"]}, "not text"),
     ],
 )
-def test_columns_that_the_model_was_not_fitted_to_are_refused(name, changes, said, folder, mixed):
+def test_columns_that_the_model_was_not_fitted_to_are_refused(name, changes, message, folder, mixed):
     change_column(folder, name, changes)
-    if said is None:  # a number of days is a number: what is no date is refused once there is a table
+    if message is None:  # a number of days is a number: what is no date is refused once there is a table
         with pytest.raises(TableError, match="where dates are expected"):
             load(folder).predict(mixed)
         return
-    with pytest.raises(ModelFolderError, match=f"describes no model that can be built: .*{said}"):
+    with pytest.raises(ModelFolderError, match=f"describes no model that can be built: .*{message}"):
         load(folder)
 
 
@@ -229,11 +229,13 @@ def bomb(declared=None):
     return data.replace(size, struct.pack("<L", declared)).replace(true, sums)
 
 
-@pytest.mark.parametrize(("declared", "said"), [(None, "it unpacks to more than"), (1000, "cannot be read")])
-def test_an_archive_that_unpacks_to_far_more_is_refused(declared, said, folder):
+@pytest.mark.parametrize(
+    ("declared", "message"), [(None, "it unpacks to more than"), (1000, "cannot be read")]
+)
+def test_an_archive_that_unpacks_to_far_more_is_refused(declared, message, folder):
     replace_fitted(folder, bomb(declared))
     tracemalloc.start()
-    with pytest.raises(ModelFolderError, match=said):
+    with pytest.raises(ModelFolderError, match=message):
         load(folder)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()

@@ -103,7 +103,7 @@ def test_spans_longer_than_nanoseconds_count_are_not_wrapped(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("column", "said"),
+    ("column", "error_message"),
     [
         (pa.array([0, 2**62], pa.int64()).view(pa.timestamp("us")), "outside the years 1 to 9999"),
         (pa.array([0, -(2**45)], pa.int64()).view(pa.timestamp("s")), "outside the years 1 to 9999"),
@@ -116,8 +116,8 @@ def test_spans_longer_than_nanoseconds_count_are_not_wrapped(tmp_path):
         (pa.DictionaryArray.from_arrays(pa.array([0, 1]), pa.array(["a", "a"])), r'column "x" \(dictionary'),
     ],
 )
-def test_values_that_have_no_equivalent_are_refused_in_one_line(column, said, tmp_path):
-    with pytest.raises(TableError, match=said) as caught:
+def test_values_that_have_no_equivalent_are_refused_in_one_line(column, error_message, tmp_path):
+    with pytest.raises(TableError, match=error_message) as caught:
         load(one_column(tmp_path, column))
     assert "\n" not in str(caught.value)
 

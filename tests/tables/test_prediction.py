@@ -24,17 +24,17 @@ def source(mixed, tmp_path):
 
 @pytest.mark.parametrize("batch_rows", [1, 7, 240, 65_536])
 def test_batches_change_nothing(batch_rows, regression, mixed, source, tmp_path):
-    told = []
+    calls = []
     out = tmp_path / "out.parquet"
-    words = {"batch_rows": batch_rows, "progress": lambda *step: told.append(step)}
+    words = {"batch_rows": batch_rows, "progress": lambda *step: calls.append(step)}
     done = predict_file(regression, source, out, keep=["id", "sold"], **words)
-    found = pd.read_parquet(out)
-    assert list(found.columns) == ["id", "sold", "prediction", "std", "lower", "upper", "risk"]
-    assert found.id.tolist() == [f"{k:04d}" for k in range(len(mixed))]
-    assert (found.sold == mixed.sold).all()
-    pd.testing.assert_frame_equal(found.iloc[:, 2:], regression.predict(mixed))
-    assert done.rows == 240 and done.risk == found.risk.value_counts().reindex(done.risk).to_dict()
-    assert told[-1] == (240, 240)
+    actual = pd.read_parquet(out)
+    assert list(actual.columns) == ["id", "sold", "prediction", "std", "lower", "upper", "risk"]
+    assert actual.id.tolist() == [f"{k:04d}" for k in range(len(mixed))]
+    assert (actual.sold == mixed.sold).all()
+    pd.testing.assert_frame_equal(actual.iloc[:, 2:], regression.predict(mixed))
+    assert done.rows == 240 and done.risk == actual.risk.value_counts().reindex(done.risk).to_dict()
+    assert calls[-1] == (240, 240)
 
 
 @pytest.mark.parametrize(
@@ -46,15 +46,15 @@ def test_every_format_holds_the_same(name, task, mixed, source, tmp_path, reques
     out, expected = tmp_path / name, model.predict(mixed)
     predict_file(model, source, out, keep=["id"], batch_rows=100)
     if "csv" in name or "tsv" in name:
-        found = pd.read_csv(out, sep="\t" if "tsv" in name else ",", dtype={"id": str})
+        actual = pd.read_csv(out, sep="\t" if "tsv" in name else ",", dtype={"id": str})
         if task == "classification":
-            found["set"] = [json.loads(row) for row in found["set"]]
+            actual["set"] = [json.loads(row) for row in actual["set"]]
     else:
-        found = (pd.read_parquet if "PARQUET" in name else pd.read_feather)(out)
+        actual = (pd.read_parquet if "PARQUET" in name else pd.read_feather)(out)
         if task == "classification":
-            found["set"] = [list(row) for row in found["set"]]
-    assert found.pop("id").tolist() == [f"{k:04d}" for k in range(len(mixed))]
-    pd.testing.assert_frame_equal(found, expected)
+            actual["set"] = [list(row) for row in actual["set"]]
+    assert actual.pop("id").tolist() == [f"{k:04d}" for k in range(len(mixed))]
+    pd.testing.assert_frame_equal(actual, expected)
 
 
 def test_what_is_kept_of_a_csv_file_is_kept_as_written(regression, mixed, tmp_path):
@@ -62,9 +62,9 @@ def test_what_is_kept_of_a_csv_file_is_kept_as_written(regression, mixed, tmp_pa
     table = mixed.drop(columns=["price", "size"]).assign(code=["007", '1,5 "x"', "é"] * 80)
     source.write_bytes(gzip.compress(table.to_csv(index=False, sep=";").encode()))
     predict_file(regression, source, out, keep=["code"], batch_rows=64)
-    found = pd.read_csv(out, dtype={"code": str})
-    assert found.pop("code").tolist() == ["007", '1,5 "x"', "é"] * 80
-    pd.testing.assert_frame_equal(found, regression.predict(mixed))
+    actual = pd.read_csv(out, dtype={"code": str})
+    assert actual.pop("code").tolist() == ["007", '1,5 "x"', "é"] * 80
+    pd.testing.assert_frame_equal(actual, regression.predict(mixed))
 
 
 def encoded(kind, n):
@@ -104,7 +104,7 @@ def test_encodings_of_arrow_are_kept_as_words(kind, suffix, regression, source, 
 
 
 @pytest.mark.parametrize(
-    ("kind", "name", "said"),
+    ("kind", "name", "message"),
     [
         ("list", "out.csv", r'"kept" cannot be kept in a CSV file \(list<item: int64>\)\.'),
         ("struct", "out.csv.gz", r'"kept" cannot be kept in a CSV file \(struct<a: int64>\)\.'),
@@ -113,10 +113,10 @@ def test_encodings_of_arrow_are_kept_as_words(kind, suffix, regression, source, 
         ("months", "out.parquet", r'"kept" cannot be kept in a Parquet file \(month_day_nano_interval\)\.'),
     ],
 )
-def test_what_the_format_cannot_hold_is_refused(kind, name, said, regression, source, tmp_path):
+def test_what_the_format_cannot_hold_is_refused(kind, name, message, regression, source, tmp_path):
     new, out = tmp_path / "new.arrows", tmp_path / name
     with_column(source, encoded(kind, 240), new)
-    with pytest.raises(TableError, match=said):
+    with pytest.raises(TableError, match=message):
         predict_file(regression, new, out, keep=["kept"])
     assert sorted(path.name for path in tmp_path.iterdir()) == ["new.arrows", "new.parquet"]
     predict_file(regression, new, tmp_path / "out.arrow", keep=["kept"])

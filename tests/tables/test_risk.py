@@ -79,12 +79,12 @@ def test_high_risk_is_seldom_on_fresh_rows_and_errors_are_larger_there():
     noise = rng.normal(size=5000) * np.where(X[:, 1] > 0, 0.2, 2.0)
     table = pd.DataFrame(X, columns=list("ab")).assign(y=X[:, 0] + noise)
     for frame in (table, table.assign(y=np.where(table.y > 0, "p", "n"))):
-        found = fit(frame[:1500], "y", model="tree").predict(frame[1500:])
-        share = found.risk.value_counts(normalize=True)
+        actual = fit(frame[:1500], "y", model="tree").predict(frame[1500:])
+        share = actual.risk.value_counts(normalize=True)
         assert share["high"] < 0.05 + 3 * np.sqrt(0.05 * 0.95 / 375) and share["low"] > 0.7
         y = frame.y[1500:]
-        wrong = found.prediction != y if y.dtype == object else (found.prediction - y).abs()
-        errors = wrong.groupby(found.risk).mean()
+        wrong = actual.prediction != y if y.dtype == object else (actual.prediction - y).abs()
+        errors = wrong.groupby(actual.risk).mean()
         assert errors["high"] > 1.2 * errors["low"]
 
 

@@ -78,8 +78,8 @@ def test_grouped_numbers_survive_text(cents, decimal):
     numbers = [value / 100 for value in cents]
     written = text(*(german(value) if decimal == "," else f"{value:,.2f}" for value in numbers))
     assert parse_numbers(written, decimal).tolist() == numbers
-    found = infer_decimal(written)
-    assert parse_numbers(written, found).tolist() == numbers
+    actual = infer_decimal(written)
+    assert parse_numbers(written, actual).tolist() == numbers
 
 
 @pytest.mark.parametrize("values", [["1,250", "2,375"], ["8,000", "800"], ["1.250", "800"]])
@@ -104,8 +104,8 @@ def test_points_of_thousands_beside_decimal_commas_need_the_option(tmp_path):
 
 
 def test_without_a_known_mark_each_number_is_read_for_itself():
-    found = parse_numbers(text("1.5", "1,5", "2.450,00", "2,450.00", "1,250", "x"))
-    np.testing.assert_array_equal(found, [1.5, 1.5, 2450.0, 2450.0, np.nan, np.nan])
+    actual = parse_numbers(text("1.5", "1,5", "2.450,00", "2,450.00", "1,250", "x"))
+    np.testing.assert_array_equal(actual, [1.5, 1.5, 2450.0, 2450.0, np.nan, np.nan])
 
 
 def test_whole_numbers_are_read_by_the_decimal_commas_of_the_other_columns(tmp_path):
@@ -119,8 +119,8 @@ def test_whole_numbers_are_read_by_the_decimal_commas_of_the_other_columns(tmp_p
 
 
 def test_points_are_not_read_as_decimal_marks_beside_commas():
-    found = parse_numbers(text("1.250", "2.450,00", "950"))
-    np.testing.assert_array_equal(found, [np.nan, 2450, 950])
+    actual = parse_numbers(text("1.250", "2.450,00", "950"))
+    np.testing.assert_array_equal(actual, [np.nan, 2450, 950])
     assert parse_numbers(text("1.250", "1.5", "950")).tolist() == [1.25, 1.5, 950]
     assert parse_numbers(text("1.250", "1.250.000")).isna().tolist() == [True, False]
     assert parse_numbers(text("1.250", "2.5", "x")).isna().tolist() == [False, False, True]
@@ -186,8 +186,8 @@ def test_numbers_but_for_a_few_are_refused_with_the_row(tmp_path):
 def test_formats_of_dates_are_found_from_all_values_of_a_column(values, date_format):
     column = text(*values, None)
     assert infer_date_format(column) == date_format
-    found = parse_dates(column, date_format)
-    assert found[0].date().isoformat() == "2021-03-01" and found.isna().tolist() == [False, False, True]
+    actual = parse_dates(column, date_format)
+    assert actual[0].date().isoformat() == "2021-03-01" and actual.isna().tolist() == [False, False, True]
 
 
 @pytest.mark.parametrize("values", [["01/03/2021", "04/05/2021"], ["01-03-21", "04-05-21"]])
@@ -325,9 +325,9 @@ def test_dates_as_targets_are_no_classes(file, sales):
     days = pd.to_datetime(sales.sold, format="%d.%m.%Y", utc=True)
     assert (model.task, model.target_format) == ("regression", "%d.%m.%Y")
     assert pd.Timestamp(model.origin) == days.min()
-    found = evaluate(model, file)
+    actual = evaluate(model, file)
     error = (model.predict(file).prediction - days.dt.tz_localize(None)).abs() / pd.Timedelta(days=1)
-    assert found.metrics["mae"] == pytest.approx(error.mean(), rel=1e-6)
+    assert actual.metrics["mae"] == pytest.approx(error.mean(), rel=1e-6)
 
 
 @pytest.mark.parametrize("options", [{}, {"dtype": str}, {"keep_default_na": False}, {"dtype": "string"}])
@@ -410,7 +410,7 @@ def test_a_folder_with_a_format_that_means_nothing_is_refused(column, form, mode
     path = tmp_path / "model" / METADATA_FILE
     metadata = json.loads(path.read_text())
     assert metadata["target_format"] == ","
-    assert [found["format"] for found in metadata["schema"]] == ["%d.%m.%Y", ",", ",", ""]
+    assert [actual["format"] for actual in metadata["schema"]] == ["%d.%m.%Y", ",", ",", ""]
     if column is None:
         metadata["target_format"] = form
     else:
