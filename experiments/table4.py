@@ -6,6 +6,7 @@ import base64
 import time
 import zlib
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -197,6 +198,10 @@ def _as_ink(rows: Iterable[np.ndarray]) -> np.ndarray:
     return np.repeat(255 - np.stack(list(rows))[..., None], 3, axis=-1)
 
 
+def _table(title: str, metric: str, best: Any, paper: Any = None) -> TableSpec:
+    return TableSpec(title, metric, "target", "method", best=best, paper=paper or {})
+
+
 EXPERIMENT = Experiment(
     "table4",
     4,
@@ -204,14 +209,7 @@ EXPERIMENT = Experiment(
     cells,
     run,
     tables=(
-        TableSpec(
-            "Distance of the mean thickness from the target",
-            "bias",
-            "target",
-            "method",
-            best="min",
-            paper=paper_values.TABLE4_BIAS,
-        ),
+        _table("Distance of the mean thickness from the target", "bias", "min", paper_values.TABLE4_BIAS),
         TableSpec(
             "Mean thickness of the digits, in pixels brighter than 0.2",
             "thickness",
@@ -221,34 +219,10 @@ EXPERIMENT = Experiment(
             paper=paper_values.TABLE4_THICKNESS,
             digits=4,
         ),
-        TableSpec(
-            "Standard deviation of thickness over the digits of a target",
-            "thickness_std",
-            "target",
-            "method",
-            best=None,
-        ),
-        TableSpec(
-            "Mean distance of a digit from the target",
-            "miss",
-            "target",
-            "method",
-            best="min",
-        ),
-        TableSpec(
-            "Share of digits that a classifier recognises with confidence above 0.9",
-            "recognised",
-            "target",
-            "method",
-            best="max",
-        ),
-        TableSpec(
-            "Diversity: mean distance between two digits of one target",
-            "diversity",
-            "target",
-            "method",
-            best="max",
-        ),
+        _table("Standard deviation of thickness over the digits of a target", "thickness_std", None),
+        _table("Mean distance of a digit from the target", "miss", "min"),
+        _table("Share of digits that a classifier recognises with confidence above 0.9", "recognised", "max"),
+        _table("Diversity: mean distance between two digits of one target", "diversity", "max"),
         TableSpec(
             "Time of the search",
             ("search_seconds", "cost"),

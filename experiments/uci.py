@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any
 
@@ -37,6 +37,7 @@ RATE, PRIOR_STD = 0.02, 3.0
 GP_ROWS, FOREST_ROWS, FOREST_TREES = 1000, 5000, 20
 
 
+@dataclass
 class AnchoredPerceptron:
     """An anchored network with the interface of the baselines.
 
@@ -50,17 +51,12 @@ class AnchoredPerceptron:
         See `log_squared_error`.
     """
 
-    def __init__(
-        self,
-        make: Callable[[], Any],
-        init: str = "random",
-        per_step: int = 1,
-        consistency: float = 0.0,
-        decay: float = 0.0,
-        loss: str = "squared",
-    ) -> None:
-        self.make, self.init, self.per_step, self.consistency = make, init, per_step, consistency
-        self.decay, self.loss = decay, loss
+    make: Callable[[], Any]
+    init: str = "random"
+    per_step: int = 1
+    consistency: float = 0.0
+    decay: float = 0.0
+    loss: str = "squared"
 
     def fit(self, x: Any, y: Any, recipe: Any) -> AnchoredPerceptron:
         """Train on tensors of shape (n, d) and (n, 1)."""
@@ -89,11 +85,12 @@ class AnchoredPerceptron:
         return self.net.posterior(x)
 
 
+@dataclass
 class WithLoss:
     """A baseline whose networks have another loss than the squared error."""
 
-    def __init__(self, model: Any, loss: str) -> None:
-        self.model, self.loss = model, loss
+    model: Any
+    loss: str
 
     def fit(self, x: Any, y: Any, recipe: Any) -> WithLoss:
         """Train on tensors of shape (n, d) and (n, 1)."""

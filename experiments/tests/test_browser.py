@@ -39,7 +39,7 @@ def assert_no_overflow(page):
 @pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1200])
-def test_everything_can_be_clicked_without_complaint(page_file, browser, width, scheme):
+def test_page_in_a_browser(page_file, browser, width, scheme):
     page = browser.new_page(viewport={"width": width, "height": 800}, color_scheme=scheme)
     troubles, requests = [], []
     page.on("console", lambda message: troubles.append(message.text))

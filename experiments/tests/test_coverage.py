@@ -29,7 +29,7 @@ def test_nominal_coverage_is_that_of_conformal_prediction(n):
 
 
 @pytest.mark.slow
-def test_intervals_on_a_real_table_and_a_run_that_goes_on(data_dir, tmp_path, monkeypatch):
+def test_intervals_on_a_real_table(data_dir, tmp_path, monkeypatch):
     monkeypatch.setitem(coverage.DATASETS, "quick", ("yacht",))
     store = ResultStore(tmp_path / "coverage.jsonl")
     lines = list(run_experiment(coverage.EXPERIMENT, store))

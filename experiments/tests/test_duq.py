@@ -64,7 +64,7 @@ def test_running_means_forget_at_the_given_rate():
     torch.testing.assert_close(net.counts, 0.8**5 * counts + (1 - 0.8**5) * torch.tensor([4.0, 3.0]).double())
 
 
-def test_a_class_that_does_not_come_keeps_its_centroid():
+def test_absent_class_keeps_its_centroid():
     net = KernelNetwork(nn.Identity(), 2, 3, 3, 0.1, 10)
     centroid, count = net.centroids[:, 2].clone(), net.counts[2].clone()
     x, y = torch.randn(7, 2), torch.tensor([0, 0, 0, 0, 1, 1, 1])
@@ -93,7 +93,7 @@ def test_the_penalty_brings_slopes_near_one(blobs):
     assert penalised < 0.5 * free
 
 
-def test_updating_leaves_batch_norm_and_mode_alone():
+def test_centroid_update_keeps_batch_norm_and_mode():
     extractor = nn.Sequential(nn.Linear(2, 4), nn.BatchNorm1d(4))
     net = KernelNetwork(extractor, 4, 2, 4, 0.1, 10).train()
     before = extractor[1].running_mean.clone()

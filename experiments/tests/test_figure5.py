@@ -56,7 +56,7 @@ def test_every_method_runs(method, tiny):
     assert json.loads(json.dumps(outcome.details)) == outcome.details
 
 
-def test_methods_on_one_training_are_measured_together(tiny, monkeypatch):
+def test_methods_with_same_logits_are_measured_together(tiny, monkeypatch):
     figure5.measured("delta-uq", 0, "quick")
     monkeypatch.setattr(figure5, "trained", None)
     half, mean = (figure5.measured(name, 0, "quick") for name in ("delta-mean-scaled", "delta-mean"))
@@ -65,7 +65,7 @@ def test_methods_on_one_training_are_measured_together(tiny, monkeypatch):
     np.testing.assert_array_equal(half[:, accuracy], mean[:, accuracy])
 
 
-def test_an_ensemble_is_made_of_the_plain_networks(tiny):
+def test_ensemble_consists_of_plain_networks(tiny):
     method = figure5.METHODS["ensemble"]
     assert [run.seed for run in figure5.runs_of(method, 4, "paper")] == [4, 0, 1]
     plain = [figure5.runs_of(figure5.METHODS["plain"], seed, "paper")[0] for seed in (4, 0, 1)]
@@ -74,7 +74,7 @@ def test_an_ensemble_is_made_of_the_plain_networks(tiny):
     assert [run.seed for run in five] == [0, 1, 2, 3, 4]
 
 
-def test_trainings_come_first_and_none_is_asked_for_twice():
+def test_cells_that_train_come_first():
     cells = figure5.cells("paper")
     runs = [tuple(figure5.runs_of(figure5.METHODS[cell["method"]], cell["seed"], "paper")) for cell in cells]
     trainings = {run for group in runs for run in group}
@@ -96,7 +96,7 @@ def test_the_schedule_is_the_papers():
     assert len(figure5.image_sets("paper")) == 81
 
 
-def test_raw_images_are_seen_as_they_are():
+def test_raw_images_are_not_normalised():
     images = np.arange(2 * 32 * 32 * 3, dtype=np.uint32).astype(np.uint8).reshape(2, 32, 32, 3)
     raw = image_networks.as_tensor(images, VARIATIONAL, "cpu")
     np.testing.assert_allclose(raw.numpy(), images.transpose(0, 3, 1, 2) / 255, rtol=1e-6)
@@ -128,7 +128,7 @@ def test_figures_agree_with_torchmetrics_on_saved_logits(tmp_path):
         np.testing.assert_allclose(found[name][0], expected, rtol=1e-5)
 
 
-def test_medians_and_details_say_the_same(monkeypatch):
+def test_medians_agree_with_details(monkeypatch):
     rng = np.random.default_rng(1)
     known = rng.random((1 + 2 * 5, 4))
     monkeypatch.setattr(figure5, "measured", lambda method, seed, profile: known)
@@ -143,7 +143,7 @@ def test_medians_and_details_say_the_same(monkeypatch):
             np.testing.assert_allclose(in_details, known[rows, place], atol=1e-5)
 
 
-def test_one_training_serves_all_that_is_fitted_on_images_held_out(tiny, monkeypatch, tmp_path):
+def test_fitted_methods_share_one_training(tiny, monkeypatch, tmp_path):
     monkeypatch.setattr(cache_module, "cache_dir", lambda: tmp_path)
     seen = []
     real = figure5.load_image_set
@@ -159,7 +159,7 @@ def test_one_training_serves_all_that_is_fitted_on_images_held_out(tiny, monkeyp
     assert figure5.measured("delta-masked-rows-temperature-shifted", 0, "quick").shape == clean.shape
 
 
-def test_a_judge_is_fitted_on_all_sets_that_its_method_names(monkeypatch):
+def test_scorer_is_fitted_on_all_sets_of_its_method(monkeypatch):
     rng = np.random.default_rng(0)
     sets = {name: rng.normal(size=(1, 20, 10)) for name in figure5.SHIFTED}
     answers = {name: rng.integers(10, size=20) for name in sets}
@@ -174,7 +174,7 @@ def test_a_judge_is_fitted_on_all_sets_that_its_method_names(monkeypatch):
         np.testing.assert_allclose(scorers[name](logits).probabilities, expected(logits).probabilities)
 
 
-def test_weights_are_drawn_alike_for_every_image_and_in_every_process(tiny, monkeypatch):
+def test_variational_weights_are_the_same_for_all_images(tiny, monkeypatch):
     run = run_of(VARIATIONAL)
     net, test = image_networks.trained(run), image_data.load_image_set("test", "quick")
     whole = image_logits.predict(net, run, test, AnchorSetting()).astype(float)
@@ -193,7 +193,7 @@ def test_weights_are_drawn_alike_for_every_image_and_in_every_process(tiny, monk
 
 
 @pytest.mark.parametrize("kind", [NetworkKind("ResNet20", anchored=True, raw=True), VARIATIONAL])
-def test_a_killed_training_goes_on_from_its_checkpoint(kind, tiny, cache, monkeypatch):
+def test_killed_training_continues_from_checkpoint(kind, tiny, cache, monkeypatch):
     monkeypatch.setattr(image_networks, "CHECKPOINT_EVERY", 1)
     run = run_of(kind, seed=7, schedule=Schedule(2, 0.05))
     expected = image_networks.train(run).state_dict()
@@ -234,7 +234,7 @@ def lines_of(methods, seeds):
             )
 
 
-def test_a_figure_of_each_metric_has_boxes_over_corruptions():
+def test_box_plot_of_every_metric():
     pytest.importorskip("plotly")
     lines = list(lines_of(["plain", "delta-uq", "scaled"], range(2)))
     figures = figure5.figures(lines)
@@ -263,7 +263,7 @@ def test_tables_have_every_severity_and_the_papers_accuracy(tmp_path):
     assert [grid.has_paper for grid in grids] == [False, False, False, True, False, False]
 
 
-def test_mean_and_worst_corruption_follow_from_the_details():
+def test_derived_mean_and_worst_corruption():
     (line,) = lines_of(["plain"], [0])
     by_corruption = np.array(line.details["ece"])
     found = figure5.derived(line)
@@ -282,7 +282,7 @@ def test_variational_training_is_recorded_on_a_gpu(monkeypatch, data_dir):
     assert all(value.isfinite().all() for value in net.state_dict().values())
 
 
-def test_repeatable_training_changes_no_setting_for_good():
+def test_deterministic_settings_are_restored():
     from torch._inductor import config
 
     def settings():

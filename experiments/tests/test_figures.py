@@ -56,7 +56,7 @@ def mean_of(experiment, metric, **words):
     return np.mean([line.metrics[metric] for line in chosen])
 
 
-def test_recommendation_for_foreign_images():
+def test_recommendation_for_ood_images():
     schedules = {"85 epochs in steps": "steps", "40 epochs, linearly falling": "linear"}
     stated = table("ood.md", "AUROC")
     assert len(stated) == 14

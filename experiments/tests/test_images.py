@@ -55,7 +55,7 @@ def test_every_method_of_table5_runs(method):
     assert all(0.0 <= value <= 1.0 for value in metrics.values())
 
 
-def test_an_ensemble_needs_the_logits_of_its_members_alone(monkeypatch):
+def test_ensemble_needs_logits_only(monkeypatch):
     def logits(run, images, anchors):
         assert not run.kind.anchored and run.seed != 2
         return np.full((1, 24, 10), float(run.seed))
@@ -86,7 +86,7 @@ def test_logits_in_the_cache_need_no_network(monkeypatch, cache):
         path.rename(path.with_suffix(".safetensors"))
 
 
-def test_a_network_is_trained_once_and_answers_anything_later(monkeypatch):
+def test_network_is_trained_once(monkeypatch):
     run = run_of(ANCHORED)
     image_logits.logits(run, "test")
     monkeypatch.setattr(image_networks, "train", None)
@@ -95,7 +95,7 @@ def test_a_network_is_trained_once_and_answers_anything_later(monkeypatch):
 
 
 @pytest.mark.parametrize("kind", [PLAIN, ANCHORED, NetworkKind("ResNet20", kernels=True)])
-def test_a_network_from_the_cache_is_the_one_trained(kind, monkeypatch):
+def test_cached_network_equals_trained_network(kind, monkeypatch):
     kept = []
     train = image_networks.train
     monkeypatch.setattr(image_networks, "train", lambda run, *path: kept.append(train(run, *path)) or kept[0])
@@ -104,7 +104,7 @@ def test_a_network_from_the_cache_is_the_one_trained(kind, monkeypatch):
         assert torch.equal(found[name], value.cpu()), name
 
 
-def test_keys_hold_only_what_differs_from_the_defaults():
+def test_cache_keys_omit_defaults():
     configuration = run_of(NetworkKind("ResNet18", anchored=True, mask=0.25)).configuration()
     assert configuration == {
         "kind": {"network": "ResNet18", "anchored": True, "mask": 0.25},
@@ -118,7 +118,7 @@ def test_keys_hold_only_what_differs_from_the_defaults():
     )
 
 
-def test_own_anchors_that_are_all_the_same_are_shared_ones(monkeypatch):
+def test_equal_paired_anchors_are_shared_anchors(monkeypatch):
     run = run_of(ANCHORED)
     net = image_networks.trained(run)
     test, one = (
@@ -132,7 +132,7 @@ def test_own_anchors_that_are_all_the_same_are_shared_ones(monkeypatch):
     np.testing.assert_allclose(own.astype(float), shared.astype(float), rtol=2e-3, atol=2e-3)
 
 
-def test_masks_of_dropout_are_the_same_for_every_image(monkeypatch):
+def test_dropout_masks_are_shared_by_images(monkeypatch):
     run = run_of(NetworkKind("ResNet20", dropout=0.3))
     net, test = image_networks.trained(run), image_data.load_image_set("test", "quick")
     whole = image_logits.predict(net, run, test, AnchorSetting())
@@ -142,7 +142,7 @@ def test_masks_of_dropout_are_the_same_for_every_image(monkeypatch):
     assert whole.shape == (image_logits.N_MASKS, 24, 10) and whole.astype(float).std(axis=0).min() > 0
 
 
-def test_anchors_come_from_where_their_prior_says():
+def test_anchors_of_every_prior():
     run = run_of(ANCHORED)
     train = image_networks.as_tensor(
         image_data.load_image_set("train", "quick").images, ANCHORED, "cpu"
@@ -169,7 +169,7 @@ def test_anchors_come_from_where_their_prior_says():
         image_logits.anchor_inputs(run, AnchorSetting("moon"))
 
 
-def test_hidden_anchors_and_uniform_targets_row_by_row():
+def test_uniform_target_of_masked_rows():
     torch.manual_seed(0)
     net = image_networks.make_network(ANCHORED).train()
     x, y = torch.randn(6, 3, 32, 32), torch.arange(6)
@@ -193,7 +193,7 @@ def test_a_kind_says_what_is_masked():
     assert {rows: net.mask_rows for rows, net in by.items()} == {False: False, True: True}
 
 
-def test_images_held_out_are_not_trained_on():
+def test_held_out_images_are_not_trained_on():
     run = run_of(PLAIN, schedule=Schedule(1, held_out=True))
     train = image_networks.training_images(run).images
     whole = image_data.load_image_set("train", "quick").images
@@ -202,7 +202,7 @@ def test_images_held_out_are_not_trained_on():
 
 
 @pytest.mark.parametrize("setting", anchoring_variants.QUICK)
-def test_settings_are_judged_without_svhn_and_test_images(setting, monkeypatch):
+def test_variants_use_neither_svhn_nor_test_images(setting, monkeypatch):
     load = image_data.load_images
 
     def only_training_images(name):
@@ -217,7 +217,7 @@ def test_settings_are_judged_without_svhn_and_test_images(setting, monkeypatch):
     assert all(0 <= value <= 1 for name, value in metrics.items() if name.startswith("auroc"))
 
 
-def test_more_anchors_are_the_first_ones_and_others(monkeypatch):
+def test_first_anchors_do_not_depend_on_their_number(monkeypatch):
     monkeypatch.setattr(ablation_anchors_images, "N_ANCHORS", (2, 6))
     few, many = (ablation_anchors_images.run({"n_anchors": n, "seed": 0}, "quick") for n in (2, 6))
     assert few.details == {"corruption": "generated"}
@@ -263,7 +263,7 @@ def test_average_masked():
         NetworkKind("ResNet20", anchored=True, copies=2, consistency=1.0),
     ],
 )
-def test_kinds_of_training_are_recorded_on_a_gpu(kind, monkeypatch):
+def test_training_on_a_gpu(kind, monkeypatch):
     monkeypatch.setitem(image_data.SIZES, "quick", (2000, 24))
     net = image_networks.train(run_of(kind, schedule=Schedule(2, 0.02)))
     assert all(value.isfinite().all() for value in net.state_dict().values())

@@ -14,7 +14,7 @@ def line(seed=0, version=1, **metrics):
     return ResultLine("table2", version, "quick", {"seed": seed}, metrics or {"mae": 1.0}, 0.5)
 
 
-def test_lines_come_back_as_they_were(tmp_path):
+def test_lines_round_trip(tmp_path):
     store = ResultStore(tmp_path / "results" / "table2.jsonl")
     lines = [line(seed, mae=0.1 * seed) for seed in range(3)]
     for each in lines:
@@ -30,14 +30,14 @@ def test_the_latest_line_of_a_cell_counts(tmp_path):
     assert [each.metrics["mae"] for each in store.latest().values()] == [2.0]
 
 
-def test_the_key_is_of_the_configuration_and_the_version_alone():
+def test_key_depends_on_configuration_and_version():
     assert line(mae=1.0).key == line(mae=9.0).key
     assert len({line(0).key, line(1).key, line(0, version=2).key}) == 3
     assert cell_key("e", 1, "quick", {"a": 1, "b": 2}) == cell_key("e", 1, "quick", {"b": 2, "a": 1})
 
 
 @pytest.mark.parametrize("cut", [1, 20, 60])
-def test_a_line_cut_off_in_the_middle_is_passed_over_and_closed_off(tmp_path, cut):
+def test_incomplete_line_is_skipped_and_removed(tmp_path, cut):
     store = ResultStore(tmp_path / "t.jsonl")
     store.append(line(0))
     store.append(line(1))
@@ -49,7 +49,7 @@ def test_a_line_cut_off_in_the_middle_is_passed_over_and_closed_off(tmp_path, cu
     assert [each.cell["seed"] for each in store] == [*survivors, 2]
 
 
-def test_a_process_killed_while_writing_loses_at_most_the_line_in_flight(tmp_path):
+def test_killed_process_loses_at_most_one_line(tmp_path):
     path = tmp_path / "t.jsonl"
     program = f"""
 from experiments.results import ResultLine, ResultStore
@@ -82,7 +82,7 @@ def _is_json(text):
     return True
 
 
-def test_lines_that_are_no_lines_are_passed_over(tmp_path):
+def test_invalid_lines_are_skipped(tmp_path):
     store = ResultStore(tmp_path / "x.jsonl")
     store.append(line(0))
     with store.path.open("ab") as file:

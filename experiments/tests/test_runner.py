@@ -36,7 +36,7 @@ def squares(version=1, seeds=4):
     ), calls
 
 
-def test_only_what_is_missing_is_run(tmp_path):
+def test_only_missing_cells_are_run(tmp_path):
     store = ResultStore(tmp_path / "squares.jsonl")
     experiment, calls = squares(seeds=2)
     list(run_experiment(experiment, store))
@@ -48,7 +48,7 @@ def test_only_what_is_missing_is_run(tmp_path):
     assert written[0].versions["numpy"] and written[0].hardware and written[0].details == {"profile": "quick"}
 
 
-def test_another_version_or_profile_starts_over(tmp_path):
+def test_new_version_or_profile_has_no_lines(tmp_path):
     store = ResultStore(tmp_path / "squares.jsonl")
     list(run_experiment(squares()[0], store))
     newer, calls = squares(version=2)
@@ -58,7 +58,7 @@ def test_another_version_or_profile_starts_over(tmp_path):
     assert len(newer.pending(store, "paper")) == 4
 
 
-def test_a_cell_that_fails_loses_no_other(tmp_path):
+def test_failed_cell_keeps_the_others(tmp_path):
     store = ResultStore(tmp_path / "t.jsonl")
 
     def run(cell, profile):
@@ -73,7 +73,7 @@ def test_a_cell_that_fails_loses_no_other(tmp_path):
 
 
 @pytest.mark.parametrize("n_jobs", [1, 2])
-def test_a_killed_run_is_resumed_and_nothing_is_repeated(tmp_path, n_jobs):
+def test_killed_run_can_be_continued(tmp_path, n_jobs):
     path = tmp_path / "slow.jsonl"
     command = [sys.executable, "-c", PROGRAM, str(path), str(n_jobs)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
@@ -88,7 +88,7 @@ def test_a_killed_run_is_resumed_and_nothing_is_repeated(tmp_path, n_jobs):
     assert sorted(seeds) == list(range(12)), "complete, and no cell twice"
 
 
-def test_only_some_cells_are_run_where_asked():
+def test_select_cells():
     cells = [{"method": method, "seed": seed} for method in "ab" for seed in range(2)]
     assert select_cells(cells, {"method": "a", "seed": "1"}) == [{"method": "a", "seed": 1}]
     assert select_cells(cells, None) == cells
@@ -98,7 +98,7 @@ def test_only_some_cells_are_run_where_asked():
         select_cells(cells, {"method": "c"})
 
 
-def test_only_some_cells_are_run_though_others_are_pending(tmp_path):
+def test_only_selected_cells_are_run(tmp_path):
     def run(cell, profile):
         return Outcome({"value": 1.0})
 

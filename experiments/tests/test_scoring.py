@@ -34,7 +34,7 @@ def test_without_spread_delta_uq_is_the_halved_mean(logits):
     np.testing.assert_allclose(scoring.spread_scaled(same).ood_score, halved.ood_score, atol=1e-12)
 
 
-def test_duq_doubts_what_is_far_from_all_classes():
+def test_duq_score():
     kernels = np.array([[0.9, 0.01], [0.4, 0.3], [1e-30, 1e-35]])
     found = scoring.largest_kernel(np.log(kernels)[None])
     assert np.argsort(found.ood_score).tolist() == np.argsort(1 - kernels.max(axis=1)).tolist() == [0, 1, 2]
@@ -54,7 +54,7 @@ def images(rng, mean_scale, spread, n=600, k=8):
     return mean + spread * noise
 
 
-def test_a_fitted_score_finds_what_only_sigma_says():
+def test_fitted_score_with_information_in_sigma():
     rng = np.random.default_rng(1)
     clean = images(rng, 3.0, 0.2)
     shifted = {name: images(rng, 3.0, 0.6) for name in ("a", "b", "c")}
@@ -63,7 +63,7 @@ def test_a_fitted_score_finds_what_only_sigma_says():
     assert abs(found["auroc_fitted_mean"] - 0.5) < 0.08
 
 
-def test_a_fitted_score_gains_nothing_where_sigma_says_nothing():
+def test_fitted_score_without_information_in_sigma():
     rng = np.random.default_rng(2)
     clean = images(rng, 3.0, 0.3)
     shifted = {name: images(rng, 1.0, 0.3) for name in ("a", "b", "c")}
@@ -74,7 +74,7 @@ def test_a_fitted_score_gains_nothing_where_sigma_says_nothing():
     assert "auroc_sigma" not in plain and "auroc_fitted_sigma" not in plain
 
 
-def test_calibration_is_fitted_on_one_half_and_measured_on_the_other():
+def test_calibration_uses_disjoint_halves():
     rng = np.random.default_rng(3)
     logits = rng.normal(scale=2.0, size=(4000, 10))
     classes = (softmax(logits, axis=1).cumsum(axis=1) < rng.random((4000, 1))).sum(axis=1)
@@ -86,7 +86,7 @@ def test_calibration_is_fitted_on_one_half_and_measured_on_the_other():
     assert found["ece_mean_shifted"] == pytest.approx(found["ece_mean"])
 
 
-def test_judges_are_fitted_on_images_held_out():
+def test_scorers_are_fitted_on_held_out_images():
     rng = np.random.default_rng(3)
     truth = rng.normal(scale=2.0, size=(4000, 10))
     labels = (softmax(truth, axis=1).cumsum(axis=1) < rng.random((4000, 1))).sum(axis=1)
@@ -133,7 +133,7 @@ def test_a_known_scale_is_recovered(temperature, decay):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_the_fit_is_the_optimum_of_a_search_by_brute_force(seed):
+def test_fit_equals_brute_force_search(seed):
     posterior, labels = spread_problem(500, 1.5, 12.0, seed)
     temperature, decay = fit_spread_scale(posterior, labels)
 
@@ -146,7 +146,7 @@ def test_the_fit_is_the_optimum_of_a_search_by_brute_force(seed):
     np.testing.assert_allclose([np.log(temperature), decay], best, atol=0.05)
 
 
-def test_an_informative_spread_beats_one_temperature_on_new_rows():
+def test_informative_spread_beats_temperature():
     posterior, labels = spread_problem(1000, 1.0, 20.0, seed=1)
     fresh, truth = spread_problem(4000, 1.0, 20.0, seed=2)
     spread = mean_loss(scaled(fresh, *fit_spread_scale(posterior, labels)), truth)
@@ -163,7 +163,7 @@ def test_without_spread_it_is_temperature_scaling():
     assert fit_spread_scale(still, labels) == (temperature, 0.0)
 
 
-def test_an_uninformative_spread_is_hardly_ever_used():
+def test_uninformative_spread_is_rarely_used():
     decays = []
     for seed in range(40):
         posterior, labels = spread_problem(300, 2.0, 0.0, seed)

@@ -49,7 +49,7 @@ def test_mean_std_and_count_are_those_of_pandas(values):
             assert spread.std == pytest.approx(row[name, "std"], rel=1e-6, abs=1e-6, nan_ok=True)
 
 
-def test_groups_come_in_order_of_appearance_and_ignore_the_order_of_words():
+def test_groups_are_in_order_of_appearance():
     lines = [
         line({"b": [1, 2], "a": "x", "seed": 0}, {"m": 1.0}),
         line({"a": "y", "b": [1, 2], "seed": 0}, {"m": 5.0}),
@@ -62,7 +62,7 @@ def test_groups_come_in_order_of_appearance_and_ignore_the_order_of_words():
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
-def test_what_is_not_finite_shows_in_the_mean_and_is_null_in_json(bad, tmp_path):
+def test_non_finite_mean_is_null_in_json(bad, tmp_path):
     store = ResultStore(tmp_path / "table1.jsonl")
     experiment = get_experiment("table1")
     cells = experiment.cells("paper")[:1] + experiment.cells("paper")[18:19]
@@ -78,7 +78,7 @@ def test_what_is_not_finite_shows_in_the_mean_and_is_null_in_json(bad, tmp_path)
     assert json.loads(text)["summary"][0]["metrics"]["r2"] == {"mean": None, "std": None, "count": 2}
 
 
-def test_an_account_tells_valid_lines_from_all_others(tmp_path):
+def test_valid_stale_foreign_and_unreadable_lines(tmp_path):
     experiment = get_experiment("table1")
     quick, paper = experiment.cells("quick"), experiment.cells("paper")
     words = {"experiment": "table1", "version": experiment.version, "hardware": "box", "commit": "abc"}
@@ -103,7 +103,7 @@ def test_an_account_tells_valid_lines_from_all_others(tmp_path):
     assert "2 lines," in status and "1 stale line ignored" in status and "2 foreign lines ignored" in status
 
 
-def test_an_account_of_nothing(tmp_path):
+def test_results_without_a_file(tmp_path):
     results = load_results(get_experiment("table1"), ResultStore(tmp_path / "no.jsonl"), "quick")
     assert results.lines == [] and results.missing == len(table1.cells("quick"))
     assert (results.stale, results.foreign, results.unreadable) == (0, 0, 0)

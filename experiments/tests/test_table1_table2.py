@@ -27,12 +27,12 @@ def test_cells_are_different_and_plain(name, profile):
     assert len({experiment.key(cell, profile) for cell in cells}) == len(cells) > 0
 
 
-def test_an_unknown_experiment_is_named():
+def test_unknown_experiment():
     with pytest.raises(ValueError, match="'table9'"):
         get_experiment("table9")
 
 
-def test_table1_tells_the_difference_from_the_trivial_encoding():
+def test_difference_beats_identity_in_table1():
     outcomes = {
         encoding: table1.run({"function": "ackley-2d", "encoding": encoding, "seed": 0}, "quick").metrics
         for encoding in ("identity", "difference")
@@ -67,7 +67,7 @@ def test_the_command_runs_and_resumes(tmp_path, capsys, monkeypatch):
     assert len(list(ResultStore(tmp_path / "table1.jsonl"))) == 6
 
 
-def test_figure2_doubts_boundaries_and_small_classes(monkeypatch):
+def test_figure2_uncertainty(monkeypatch):
     monkeypatch.setattr(figure2, "GRID", np.linspace(-3.2, 3.2, 33))
     apart = figure2.run({"layout": "separable", "seed": 0}, "quick")
     assert apart.metrics["boundaries_over_centers"] > 3
@@ -94,7 +94,7 @@ def test_more_anchors_rank_better(data_dir):
     assert many["spearman"] > few["spearman"] and many["mae"] < few["mae"]
 
 
-def test_the_study_stays_inside_the_training_rows(data_dir, monkeypatch):
+def test_study_uses_training_rows_only(data_dir, monkeypatch):
     cell = {"n_train": 200, "dataset": 41539, "pairing": "random", "n_train_anchors": 20, "n_anchors": 20}
     before = table2_study.run({**cell, "seed": 0}, "quick")
     table = table2.openml_table(41539)

@@ -46,7 +46,7 @@ class Known(torch.nn.Module):
         return independent(mean, torch.full_like(mean, 0.01))
 
 
-def test_the_proposal_is_where_a_known_surrogate_is_largest():
+def test_proposal_maximises_a_known_surrogate():
     best = torch.tensor([0.31, 0.72], dtype=torch.float64)
     model = Known(lambda x: -(x - best).square().sum(-1))
     x = torch.rand(6, 2, dtype=torch.float64)
@@ -105,13 +105,13 @@ def test_metrics_by_hand():
     )
 
 
-def test_a_maximum_that_is_reached_leaves_the_least_regret():
+def test_least_regret_at_the_maximum():
     problem = Maximisation(lambda x: x[:, 0], 0.0, 10.0, (10.0,))
     assert measured(np.array([1.0] * N_INITIAL + [10.0]), problem).metrics["log_regret"] == -6
 
 
 @pytest.mark.parametrize("experiment", [table3.EXPERIMENT, table3_study.EXPERIMENT], ids=lambda e: e.name)
-def test_quick_profiles_run_and_share_what_they_compute(experiment, tmp_path, monkeypatch):
+def test_quick_profiles_share_computations(experiment, tmp_path, monkeypatch):
     computed = []
 
     def counting(runs, make, n_steps):
@@ -132,7 +132,7 @@ def test_initial_points_are_the_same_for_all_methods():
     assert len(initial) == 1
 
 
-def test_a_failing_surrogate_leaves_nothing_in_the_cache(monkeypatch):
+def test_failed_surrogate_is_not_cached(monkeypatch):
     def failing(x, y, seed):
         raise RuntimeError("no luck")
 
@@ -153,7 +153,7 @@ def test_convergence_is_drawn_for_every_function(tmp_path):
     assert figure.title == "Convergence, Sinusoid"
 
 
-def test_the_study_sees_none_of_the_functions_of_table3():
+def test_study_and_table3_have_different_functions():
     x = np.random.default_rng(0).random((20, 2))
     for name, problem in OTHER_MAXIMISATIONS.items():
         assert name not in MAXIMISATIONS
@@ -164,7 +164,7 @@ def test_the_study_sees_none_of_the_functions_of_table3():
 
 
 @pytest.mark.parametrize("profile", ["quick", "paper"])
-def test_what_confirms_a_setting_did_not_choose_it(profile):
+def test_confirmation_has_other_seeds(profile):
     cells = table3_study.cells(profile)
     seeds = {stage: {c["seed"] for c in cells if c["round"] == stage} for stage in ("choose", "confirm")}
     methods = {stage: {c["method"] for c in cells if c["round"] == stage} for stage in ("choose", "confirm")}

@@ -25,7 +25,7 @@ def test_thickness_counts_pixels_above_a_fifth():
     assert digit_models.thickness(x).tolist() == [2, 0]
 
 
-def test_the_training_range_is_kept_and_standardised():
+def test_training_range():
     images = np.zeros((4, 28, 28), dtype=np.uint8)
     for k, n in enumerate((10, 30, 200, 201)):
         images[k].flat[:n] = 255
@@ -86,7 +86,7 @@ def test_a_tiny_run_of_every_method(tiny):
     assert other.configuration("plain", 0) != TINY.configuration("plain", 0)
 
 
-def test_held_out_digits_are_in_the_range_and_in_the_same_units(tiny):
+def test_held_out_digits_are_standardised_as_training_digits(tiny):
     digits, held_out = (
         digit_models.training_digits(300, 175),
         digit_models.held_out_digits(replace(TINY, thickest=175)),
@@ -115,7 +115,7 @@ def test_searches_can_start_at_the_thickest_training_digits(tiny):
     assert found.shape == other.shape and not np.array_equal(found, other)
 
 
-def test_the_report_shows_the_digits_of_every_method():
+def test_figures_of_digits():
     pytest.importorskip("plotly")
     digits = table4.packed(np.random.default_rng(0).random((table4.N_PICTURES, 784)))
     lines = [
@@ -138,7 +138,7 @@ def test_the_report_shows_the_digits_of_every_method():
     assert len(digits) < 12_000, "a line stays small"
 
 
-def test_anchors_may_be_drawn_from_the_thickest_digits(tiny):
+def test_anchors_from_the_thickest_digits(tiny):
     size = replace(TINY, anchors=0.1)
     net = digit_models.forward_model("delta-uq", 0, size)
     digits = digit_models.training_digits(size.images, size.thickest)

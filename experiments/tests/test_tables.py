@@ -69,7 +69,7 @@ def test_latex_commands_are_spelt_out():
     )
 
 
-def test_html_bolds_the_best_and_sets_the_paper_below(spec, summaries):
+def test_html_table(spec, summaries):
     table = to_html(make_grid(spec, summaries))
     assert table.rows == [
         ["1", "0.890 ± 0.010\npaper 0.867", "0.500 ± 0.250"],
@@ -82,7 +82,7 @@ def test_html_bolds_the_best_and_sets_the_paper_below(spec, summaries):
 
 
 @pytest.mark.parametrize("width", [30, 40, 200])
-def test_no_figure_is_broken_in_a_narrow_terminal(spec, summaries, width):
+def test_narrow_terminal(spec, summaries, width):
     grid = make_grid(spec, summaries)
     pieces = to_rich(grid, width)
     assert len(pieces) == (1 if width == 200 else 2)
@@ -97,7 +97,7 @@ def test_no_figure_is_broken_in_a_narrow_terminal(spec, summaries, width):
     assert text.count("R² & more") == 1
 
 
-def test_the_smallest_is_best_for_errors_and_nobody_where_there_is_no_best(summaries):
+def test_best_of_a_row(summaries):
     def best(which):
         grid = make_grid(TableSpec("t", "m", rows="set", columns="way", best=which), summaries)
         return [[cell.best for cell in cells] for _, cells in grid.rows]
@@ -107,7 +107,7 @@ def test_the_smallest_is_best_for_errors_and_nobody_where_there_is_no_best(summa
     assert best(None) == [[False, False], [False, False]]
 
 
-def test_equal_figures_are_best_together_and_what_is_no_number_never_is():
+def test_ties_are_all_best_and_nan_is_not():
     cells = [summary(1, "a", 2.0), summary(1, "b", 2.0), summary(1, "c", math.nan), summary(1, "d", 1.0)]
     ((_, row),) = make_grid(TableSpec("t", "m", rows="set", columns="way"), cells).rows
     assert [cell.best for cell in row] == [True, True, False, False]
@@ -129,13 +129,13 @@ def test_equal_figures_are_best_together_and_what_is_no_number_never_is():
         ((1.5e-9, 2e-10), 2, ["1.5e-09", "2.0e-10"]),
     ],
 )
-def test_a_row_has_the_digits_of_its_largest_figure(values, digits, shown):
+def test_digits_of_a_row(values, digits, shown):
     cells = [summary("row", name, value) for name, value in zip("ab", values, strict=True)]
     grid = make_grid(TableSpec("t", "m", rows="set", columns="way", digits=digits), cells)
     assert [cell.ours for cell in grid.rows[0][1]] == shown
 
 
-def test_metrics_stand_in_the_view_s_order_each_with_its_own_digits():
+def test_metrics_as_columns():
     def of(row, **metrics):
         return Summary({"set": row}, {name: Spread(value, math.nan, 1) for name, value in metrics.items()})
 
@@ -149,7 +149,7 @@ def test_metrics_stand_in_the_view_s_order_each_with_its_own_digits():
     ]
 
 
-def test_the_mean_row_is_over_the_named_rows_and_needs_all_of_them():
+def test_mean_row():
     cells = [summary(row, way, row / 10, 0.1) for row in (1, 2, 3) for way in ("a", "b")][:-1]
     paper = {(str(row), "a"): value for row, value in ((1, 0.5), (2, 0.6), (3, 0.8))} | {("1", "b"): 1.0}
     spec = TableSpec("t", "m", rows="set", columns="way", mean_over=("1", "2", "3"), paper=paper)
@@ -162,7 +162,7 @@ def test_the_mean_row_is_over_the_named_rows_and_needs_all_of_them():
     assert name == "mean of 2" and (a.ours, b.ours) == ("0.150", "0.150")
 
 
-def test_configurations_that_share_a_cell_are_averaged_without_a_deviation():
+def test_average_over_configurations_has_no_deviation():
     cells = [summary(1, "a", 1.0, 0.1, size=10), summary(1, "a", 2.0, 0.1, size=20)]
     spec = TableSpec("t", "m", rows="set", columns="way")
     assert make_grid(spec, cells).rows[0][1][0].ours == "1.50"
@@ -170,7 +170,7 @@ def test_configurations_that_share_a_cell_are_averaged_without_a_deviation():
     assert make_grid(spec, cells).rows[0][1][0].ours == "2.00 ± 0.10"
 
 
-def test_a_table_of_nothing_has_no_rows():
+def test_empty_table():
     grid = make_grid(TableSpec("t", "absent", rows="set", columns="way"), [summary(1, "a", 1.0)])
     assert grid.rows == () and grid.columns == ()
     assert len(to_rich(grid, 80)) == 1

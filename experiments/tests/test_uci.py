@@ -6,7 +6,7 @@ from experiments import uci, uci_study
 
 
 @pytest.mark.parametrize("method", uci.METHODS + uci.WITHOUT_NETWORK)
-def test_every_method_runs_and_keeps_about_its_promise(method, data_dir, monkeypatch):
+def test_coverage_of_every_method(method, data_dir, monkeypatch):
     monkeypatch.setattr(uci, "FOREST_TREES", 3)
     monkeypatch.setattr(uci, "GP_ROWS", 100)
     if method == "gp":
@@ -22,7 +22,7 @@ def test_every_method_runs_and_keeps_about_its_promise(method, data_dir, monkeyp
 
 
 @pytest.mark.parametrize("setting", uci_study.SETTINGS)
-def test_the_study_never_sees_test_rows(setting, data_dir, monkeypatch):
+def test_study_uses_training_rows_only(setting, data_dir, monkeypatch):
     seen = []
     monkeypatch.setattr(
         uci_study, "measure", lambda cell, profile, table, train, test, *_: seen.extend((train, test))

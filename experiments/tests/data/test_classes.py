@@ -24,7 +24,7 @@ def test_same_seed_same_data():
     assert not np.array_equal(first.X, other.X)
 
 
-def test_changing_the_centers_of_one_result_leaves_the_next_unchanged():
+def test_centers_are_copied():
     three_classes("nested").centers[:] = 7.0
     assert three_classes("nested").centers.max() < 2
 

@@ -71,7 +71,7 @@ def test_names():
 
 
 @pytest.mark.parametrize("name", CORRUPTIONS)
-def test_seeded_and_the_same_however_many_images_there_are(name, images, monkeypatch):
+def test_corruption_does_not_depend_on_other_images(name, images, monkeypatch):
     needs(name)
     before = images.copy()
     for severity in SEVERITIES:
@@ -88,7 +88,7 @@ def test_seeded_and_the_same_however_many_images_there_are(name, images, monkeyp
 
 
 @pytest.mark.parametrize("name", CORRUPTIONS)
-def test_severities_grow_on_real_images_but_where_the_published_ones_do_not(name, cifar):
+def test_distance_grows_with_severity(name, cifar):
     needs(name)
     distance = [np.mean((corrupt(cifar, name, s).astype(float) - cifar) ** 2) for s in SEVERITIES]
     falls = {(s, s + 1) for s in SEVERITIES[:-1] if distance[s] <= distance[s - 1] * 1.02}
@@ -161,7 +161,7 @@ def test_colours_are_those_of_hsv(colour, severity):
 
 
 @pytest.mark.parametrize("severity", SEVERITIES)
-def test_contrast_is_a_shrunk_distance_from_the_mean(severity, images):
+def test_contrast_shrinks_distances_from_the_mean(severity, images):
     x = images / 255
     mean = x.mean(axis=(1, 2), keepdims=True)
     expected = 255 * (mean + settings("contrast", severity)[0] * (x - mean))
@@ -252,7 +252,7 @@ def test_the_affine_part_of_the_elastic_transform_moves_its_corners():
 
 
 @pytest.mark.parametrize("severity", SEVERITIES)
-def test_fog_reaches_from_its_darkest_to_the_brightest(severity):
+def test_range_of_fog(severity):
     level = 200
     image = np.full((5, 32, 32, 3), level, np.uint8)
     foggy = corrupt(image, "fog", severity)
@@ -301,7 +301,7 @@ def test_frost_adds_a_piece_of_a_picture(severity, images, tmp_path, monkeypatch
     np.testing.assert_allclose(corrupt(images, "frost", severity), expected - 0.5, atol=1.1)
 
 
-def test_frost_shows_all_five_pictures_and_many_places():
+def test_frost_uses_all_images_and_many_positions():
     needs("frost")
     frosty = corrupt(np.zeros((200, 32, 32, 3), np.uint8), "frost", 5)
     assert len(np.unique(frosty.reshape(200, -1), axis=0)) > 190
@@ -315,7 +315,7 @@ def test_frost_shows_all_five_pictures_and_many_places():
     ]
 
 
-def test_without_the_pictures_of_frost_the_error_says_what_to_install(images, tmp_path, monkeypatch):
+def test_missing_frost_images(images, tmp_path, monkeypatch):
     monkeypatch.setenv("DELTAUQ_DATA", str(tmp_path))
     monkeypatch.setitem(__import__("sys").modules, "imagecorruptions", None)
     with pytest.raises(ModuleNotFoundError, match="pip install --no-deps imagecorruptions"):
@@ -323,7 +323,7 @@ def test_without_the_pictures_of_frost_the_error_says_what_to_install(images, tm
 
 
 @pytest.mark.parametrize("name", ["pixelate", "jpeg_compression"])
-def test_without_pillow_the_error_says_what_to_install(name, images, monkeypatch):
+def test_missing_pillow(name, images, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "PIL", None)
     with pytest.raises(ImportError, match=re.escape(install_command("images"))):
         corrupt(images, name, 1)

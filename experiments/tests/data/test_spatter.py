@@ -6,7 +6,7 @@ from scipy import ndimage
 from experiments.data.corruptions import spatter
 
 
-def test_edges_of_a_step_are_one_pixel_wide_and_weak_ones_need_a_strong_one():
+def test_edges_are_thin_and_connected_to_strong_ones():
     levels = np.zeros((3, 32, 32), dtype=int)
     levels[0, :, 16:] = 200
     levels[1, :, 16:] = 30  # a gradient of 120: weak everywhere
