@@ -103,5 +103,4 @@ def test_help_and_missing_folder(run_data, tmp_path):
     done = run_data(cache=tmp_path)
     assert done.code == 0 and "list" in done.out and "check" in done.out
     done = run_data("list", "--data", tmp_path / "no", cache=tmp_path)
-    assert (done.code, done.out) == (2, "")
-    assert done.err.startswith("deltauq: ") and done.err.count("\n") == 1
+    done.assert_input_error("is not a folder")

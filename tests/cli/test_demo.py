@@ -39,7 +39,7 @@ def test_full_disk(run, monkeypatch, tmp_path):
 
     monkeypatch.setattr(Path, "write_text", fail)
     done = run("demo", "--out", tmp_path / "page.html")
-    assert done.code == 2 and done.err.strip().endswith("No space left on device")
+    done.assert_input_error("No space left on device")
 
 
 @pytest.mark.slow

@@ -83,8 +83,7 @@ def broken(name, file, price_model, tmp_path):
 def test_input_errors(name, message, run, file, price_model, tmp_path):
     model, table, options = broken(name, file, price_model, tmp_path)
     done = run("evaluate", model, table, *(options or ["--html", tmp_path / "page.html"]))
-    assert (done.code, done.out) == (2, "") and len(done.err.splitlines()) == 1
-    assert done.err.startswith("deltauq: ") and message in done.err
+    done.assert_input_error(message)
     assert not (tmp_path / "page.html").exists()
 
 

@@ -49,5 +49,5 @@ def test_input_errors(arguments, message, run, tree_model, price_model, tmp_path
     monkeypatch.chdir(tmp_path)
     folders = {"TREE": tree_model, "LINEAR": price_model}
     done = run("export", *(folders.get(word, word) for word in arguments))
-    assert (done.code, done.out) == (2, "") and len(done.err.splitlines()) == 1
-    assert message in done.err and list(tmp_path.iterdir()) == []
+    done.assert_input_error(message)
+    assert list(tmp_path.iterdir()) == []

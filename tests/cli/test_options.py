@@ -35,8 +35,7 @@ def test_error_names_the_missing_option(removed, message, table, run, tmp_path):
     options = OPTIONS[:removed] + OPTIONS[removed + 2 :]
     for command in (["fit", "-o", tmp_path / "model"], ["assess"]):
         done = run(*command, tmp_path / "x.csv", "--target", "price", "--model", "linear", *options)
-        assert (done.code, done.out) == (2, "") and message in done.err
-        assert len(done.err.splitlines()) == 1
+        done.assert_input_error(message)
 
 
 def test_fit_predict_and_evaluate_agree(table, run, tmp_path):
@@ -55,7 +54,7 @@ def test_fit_predict_and_evaluate_agree(table, run, tmp_path):
     other = table.assign(sold=table.sold.str.replace("/", "."), area=table.area.str.replace(",", "."))
     other.to_csv(tmp_path / "other.csv", index=False)
     done = run("predict", model, tmp_path / "other.csv", "-o", tmp_path / "other-out.csv")
-    assert done.code == 2 and '"01.01.2024" in row 1, where dates are expected' in done.err
+    done.assert_input_error('"01.01.2024" in row 1, where dates are expected')
     assert "--date-format" in done.err and not (tmp_path / "other-out.csv").exists()
     formats = ["--date-format", "%d.%m.%Y", "--decimal", "."]
     assert run("predict", model, tmp_path / "other.csv", "-o", tmp_path / "other-out.csv", *formats).code == 0
@@ -70,7 +69,7 @@ def test_invalid_formats(table, run, tmp_path, price_model):
             ["predict", price_model, tmp_path / "x.csv"],
         ):
             done = run(*command, "-o", tmp_path / "out.csv", option, value)
-            assert done.code == 2 and value in done.err and len(done.err.splitlines()) == 1
+            done.assert_input_error(value)
 
 
 def test_spreadsheet(run, tmp_path, price_model):
@@ -80,4 +79,4 @@ def test_spreadsheet(run, tmp_path, price_model):
         ["predict", price_model, tmp_path / "x.xlsx"],
     ):
         done = run(*command, "-o", tmp_path / "out.csv")
-        assert done.code == 2 and "is a spreadsheet: save its sheet as CSV" in done.err
+        done.assert_input_error("is a spreadsheet: save its sheet as CSV")
