@@ -1,24 +1,35 @@
-"""`AnchoredSurrogate`: shapes, moments, gradients, transforms, seeds."""
+"""`AnchoredSurrogate` and `SklearnSurrogate`: shapes, moments, gradients, transforms, seeds."""
 
 import subprocess
 import sys
 from functools import partial
 
+import numpy as np
 import pytest
 import torch
 
 pytest.importorskip("botorch")
 
+from botorch.acquisition import LogExpectedImprovement, qUpperConfidenceBound
+from botorch.exceptions.errors import UnsupportedError
 from botorch.models.ensemble import EnsembleModel
 from botorch.models.transforms import Log, Normalize, Standardize
+from botorch.optim import optimize_acqf, optimize_acqf_discrete
+from sklearn.ensemble import RandomForestRegressor
 from sklearn.exceptions import NotFittedError
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF
+from sklearn.linear_model import LinearRegression
+from sklearn.multioutput import MultiOutputRegressor
 
-from deltauq.bo import AnchoredSurrogate, AnchorPosterior, fit_together
+from deltauq import AnchoredRegressor
+from deltauq.bo import AnchoredSurrogate, AnchorPosterior, SklearnSurrogate, fit_together
 from deltauq.nn import MLP, Anchored
 from deltauq.nn.training import Recipe
 from deltauq.utils.install import install_command
 
 SMALL = partial(MLP, hidden=(16, 16), activation="tanh")
+FOREST = AnchoredRegressor(RandomForestRegressor(3, random_state=0), n_anchors=10, random_state=0)
 QUICK = Recipe(epochs=40, lr=1e-2)
 make = partial(
     AnchoredSurrogate,
@@ -287,3 +298,68 @@ def test_import_error_without_botorch_names_extra():
     assert (
         done.stderr.strip().splitlines()[-1].endswith(f"deltauq.bo needs BoTorch: {install_command('bo')}.")
     )
+
+
+class TestSklearn:
+    @pytest.mark.parametrize("m", [1, 2])
+    @pytest.mark.parametrize(
+        "options", [{}, {"center": "estimator"}, {"calibrate": 3.0}, {"calibrate": "cv"}], ids=str
+    )
+    def test_moments_equal_regressor(self, bowl, m, options):
+        x, y = bowl
+        y = torch.cat([y, -2 * y + x[:, :1]], -1)[:, :m]
+        regressor = AnchoredRegressor(
+            RandomForestRegressor(5, random_state=0), n_anchors=10, random_state=0, **options
+        )
+        model = SklearnSurrogate(
+            x, y, regressor=regressor, posterior="gaussian", input_transform=None, outcome_transform=None
+        ).fit()
+        points = torch.rand(6, 1, 2, dtype=torch.float64)
+        target = y.numpy()[:, 0] if m == 1 else y.numpy()
+        mean, std = regressor.fit(x.numpy(), target).predict(points.squeeze(1).numpy(), return_std=True)
+        ours = model.posterior(points)
+        np.testing.assert_allclose(ours.mean.squeeze(1).numpy().reshape(mean.shape), mean, rtol=1e-9)
+        np.testing.assert_allclose(ours.variance.sqrt().squeeze(1).numpy().reshape(std.shape), std, rtol=1e-5)
+
+    def test_linear_base_has_constant_variance(self, bowl):
+        model = SklearnSurrogate(*bowl, regressor=AnchoredRegressor(LinearRegression(), random_state=0)).fit()
+        variance = model.posterior(torch.rand(9, 1, 2, dtype=torch.float64)).variance
+        torch.testing.assert_close(variance, variance[:1].expand_as(variance))
+
+    def test_smooth_base_is_optimised_without_gradients(self, bowl, square):
+        x, y = bowl
+        base = AnchoredRegressor(
+            GaussianProcessRegressor(RBF(2.0), alpha=1e-6, optimizer=None), n_anchors=10, random_state=0
+        )
+        model = SklearnSurrogate(x, y, regressor=base, posterior="gaussian").fit()
+        actual, _ = optimize_acqf(
+            qUpperConfidenceBound(model, beta=0.0),
+            square,
+            q=1,
+            num_restarts=2,
+            raw_samples=32,
+            options={"with_grad": False, "maxiter": 20},
+        )
+        best = torch.tensor([[0.3, 0.6]], dtype=torch.float64)
+        assert (actual - best).norm() < 0.25
+
+    def test_trees_with_optimize_acqf_discrete(self, bowl):
+        model = SklearnSurrogate(*bowl, regressor=FOREST, posterior="gaussian").fit()
+        choices = torch.rand(50, 2, dtype=torch.float64)
+        function = LogExpectedImprovement(model, best_f=bowl[1].max())
+        point, value = optimize_acqf_discrete(function, q=1, choices=choices)
+        assert value.item() == function(choices[:, None]).max().item()
+        assert (choices == point).all(-1).any()
+
+    def test_invalid_input(self, bowl):
+        points = torch.rand(1, 1, 2, dtype=torch.float64, requires_grad=True)
+        with pytest.raises(UnsupportedError, match="no gradients: give optimize_acqf options="):
+            SklearnSurrogate(*bowl, regressor=FOREST).fit().posterior(points)
+        with pytest.raises(TypeError, match="must be an AnchoredRegressor, got LinearRegression"):
+            SklearnSurrogate(*bowl, regressor=LinearRegression())
+
+    def test_two_outputs_with_single_output_base(self, bowl):
+        x, y = bowl
+        base = AnchoredRegressor(MultiOutputRegressor(GaussianProcessRegressor()), random_state=0)
+        model = SklearnSurrogate(x, torch.cat([y, -y], -1), regressor=base).fit()
+        assert model.posterior(x).mean.shape == (10, 2)

@@ -1,4 +1,4 @@
-"""All surrogates in BoTorch code, and the baselines against `deltauq.baselines`."""
+"""All surrogates in BoTorch code."""
 
 from functools import partial
 
@@ -15,18 +15,11 @@ from botorch.acquisition import (
     qUpperConfidenceBound,
 )
 from botorch.acquisition.objective import ScalarizedPosteriorTransform
-from botorch.exceptions.errors import UnsupportedError
-from botorch.optim import optimize_acqf, optimize_acqf_discrete
+from botorch.optim import optimize_acqf
 from scipy.stats import norm
 from sklearn.ensemble import RandomForestRegressor
-from sklearn.gaussian_process import GaussianProcessRegressor
-from sklearn.gaussian_process.kernels import RBF
-from sklearn.linear_model import LinearRegression
-from sklearn.multioutput import MultiOutputRegressor
-from torch import nn
 
 from deltauq import AnchoredRegressor
-from deltauq.baselines import DeepEnsemble, DEUPNetwork
 from deltauq.bo import (
     AnchoredSurrogate,
     DEUPSurrogate,
@@ -36,7 +29,6 @@ from deltauq.bo import (
     SklearnSurrogate,
     fit_together,
 )
-from deltauq.bo.anchored import PAPER
 from deltauq.nn import MLP
 from deltauq.nn.training import Recipe
 
@@ -146,45 +138,6 @@ def test_two_outputs(bowl, name):
     torch.testing.assert_close(total.mean[..., 0], posterior.mean @ weights)
 
 
-@pytest.mark.parametrize("name", ["dropout-gaussian", "ensemble-gaussian", "deup"])
-def test_moments_equal_baseline(fitted, bowl, name):
-    (x, y), model = bowl, fitted[name]
-    if name == "deup":
-        baseline = DEUPNetwork(SHORT["network"])
-        baseline.network_, baseline.error_network_, baseline.scale_ = model.net, model.error_net, model.scale
-    else:
-        baseline = model.baseline if "dropout" in name else DeepEnsemble.from_members(model.nets)
-    points = torch.rand(7, 1, 2, dtype=torch.float64)
-    expected = baseline.posterior(((points - x.mean(0)) / x.std(0)).squeeze(1))
-    posterior = model.posterior(points)
-    torch.testing.assert_close(posterior.mean.squeeze(1), expected.mean * y.std() + y.mean())
-    torch.testing.assert_close(posterior.variance.squeeze(1), expected.var * y.var())
-
-
-@pytest.mark.parametrize("make", [EnsembleSurrogate, DEUPSurrogate])
-def test_training_equals_baseline(bowl, make):
-    x, y = bowl
-    model = make(x, y, input_transform=None, outcome_transform=None, **SHORT).fit()
-
-    def network():
-        return SHORT["network"](2, 1).double()
-
-    baseline = {EnsembleSurrogate: DeepEnsemble(network, 3), DEUPSurrogate: DEUPNetwork(network)}[make]
-    expected = baseline.fit(x, y, SHORT["recipe"]).posterior(x)
-    posterior = model.posterior(x[:, None])
-    torch.testing.assert_close(posterior.mean.squeeze(1), expected.mean, rtol=1e-5, atol=1e-6)
-    factor = 3 / 2 if make is EnsembleSurrogate else 1  # BoTorch divides by M - 1
-    torch.testing.assert_close(posterior.variance.squeeze(1), factor * expected.var, rtol=1e-4, atol=1e-6)
-
-
-def test_networks_with_batch_norm_are_trained_one_by_one(bowl):
-    def network(d, m):
-        return nn.Sequential(nn.Linear(d, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, m))
-
-    model = EnsembleSurrogate(*bowl, network=network, recipe=Recipe(epochs=2)).fit()
-    assert model.posterior(bowl[0]).mean.isfinite().all()
-
-
 @pytest.mark.parametrize("name", ["ensemble", "deup", "sklearn"])
 def test_fit_together_equals_fit_one_by_one(bowl, name):
     x, y = bowl
@@ -203,23 +156,6 @@ def test_fit_together_equals_fit_one_by_one(bowl, name):
         alone, ours = one.fit().posterior(points), other.posterior(points)
         torch.testing.assert_close(ours.mean, alone.mean, rtol=1e-6, atol=1e-8)
         torch.testing.assert_close(ours.variance, alone.variance, rtol=1e-5, atol=1e-8)
-
-
-def test_dropout_fit_together_is_repeatable(bowl):
-    x, y = bowl
-
-    def trained():
-        models = [
-            DropoutSurrogate(x, c * y, network=SHORT["network"], recipe=Recipe(epochs=300, lr=1e-2, seed=c))
-            for c in (1, 2)
-        ]
-        fit_together(models)
-        return models
-
-    first, again = trained(), trained()
-    for c, one, other in zip((1, 2), first, again, strict=True):
-        assert torch.equal(one.posterior(x).mean, other.posterior(x).mean)
-        assert (one.posterior(x).mean - c * y).square().mean() < 0.3 * (c * y).var()
 
 
 @pytest.mark.parametrize("name", [*NETWORKS, "sklearn"])
@@ -241,79 +177,7 @@ def test_fit_together_requires_one_class(bowl):
         fit_together([SURROGATES["ensemble"](*bowl), SURROGATES["deup"](*bowl)])
 
 
-def test_paper_parameters(bowl):
-    assert DropoutSurrogate(*bowl).baseline.rate == 0.3
-    assert EnsembleSurrogate(*bowl).n_members == 3
-    assert DEUPSurrogate(bowl[0][:3], bowl[1][:3]).n_folds == 3
-    network = AnchoredSurrogate(*bowl, **PAPER).network(2, 1)
-    assert network.config["hidden"] == [128, 128, 128] and network.config["activation"] == "relu"
-
-
 @pytest.mark.parametrize("name", NETWORKS)
 def test_network_instance_raises(bowl, name):
     with pytest.raises(TypeError, match="network must be a function"):
         SURROGATES[name](*bowl, network=MLP(2))
-
-
-class TestSklearn:
-    @pytest.mark.parametrize("m", [1, 2])
-    @pytest.mark.parametrize(
-        "options", [{}, {"center": "estimator"}, {"calibrate": 3.0}, {"calibrate": "cv"}], ids=str
-    )
-    def test_moments_equal_regressor(self, bowl, m, options):
-        x, y = bowl
-        y = torch.cat([y, -2 * y + x[:, :1]], -1)[:, :m]
-        regressor = AnchoredRegressor(
-            RandomForestRegressor(5, random_state=0), n_anchors=10, random_state=0, **options
-        )
-        model = SklearnSurrogate(
-            x, y, regressor=regressor, posterior="gaussian", input_transform=None, outcome_transform=None
-        ).fit()
-        points = torch.rand(6, 1, 2, dtype=torch.float64)
-        target = y.numpy()[:, 0] if m == 1 else y.numpy()
-        mean, std = regressor.fit(x.numpy(), target).predict(points.squeeze(1).numpy(), return_std=True)
-        ours = model.posterior(points)
-        np.testing.assert_allclose(ours.mean.squeeze(1).numpy().reshape(mean.shape), mean, rtol=1e-9)
-        np.testing.assert_allclose(ours.variance.sqrt().squeeze(1).numpy().reshape(std.shape), std, rtol=1e-5)
-
-    def test_linear_base_has_constant_variance(self, bowl):
-        model = SklearnSurrogate(*bowl, regressor=AnchoredRegressor(LinearRegression(), random_state=0)).fit()
-        variance = model.posterior(torch.rand(9, 1, 2, dtype=torch.float64)).variance
-        torch.testing.assert_close(variance, variance[:1].expand_as(variance))
-
-    def test_smooth_base_is_optimised_without_gradients(self, bowl, square):
-        x, y = bowl
-        base = AnchoredRegressor(
-            GaussianProcessRegressor(RBF(2.0), alpha=1e-6, optimizer=None), n_anchors=10, random_state=0
-        )
-        model = SklearnSurrogate(x, y, regressor=base, posterior="gaussian").fit()
-        actual, _ = optimize_acqf(
-            qUpperConfidenceBound(model, beta=0.0),
-            square,
-            q=1,
-            num_restarts=2,
-            raw_samples=32,
-            options={"with_grad": False, "maxiter": 20},
-        )
-        best = torch.tensor([[0.3, 0.6]], dtype=torch.float64)
-        assert (actual - best).norm() < 0.25
-
-    def test_trees_with_optimize_acqf_discrete(self, fitted, bowl):
-        choices = torch.rand(50, 2, dtype=torch.float64)
-        function = LogExpectedImprovement(fitted["sklearn-gaussian"], best_f=bowl[1].max())
-        point, value = optimize_acqf_discrete(function, q=1, choices=choices)
-        assert value.item() == function(choices[:, None]).max().item()
-        assert (choices == point).all(-1).any()
-
-    def test_invalid_input(self, fitted, bowl):
-        points = torch.rand(1, 1, 2, dtype=torch.float64, requires_grad=True)
-        with pytest.raises(UnsupportedError, match="no gradients: give optimize_acqf options="):
-            fitted["sklearn"].posterior(points)
-        with pytest.raises(TypeError, match="must be an AnchoredRegressor, got LinearRegression"):
-            SklearnSurrogate(*bowl, regressor=LinearRegression())
-
-    def test_two_outputs_with_single_output_base(self, bowl):
-        x, y = bowl
-        base = AnchoredRegressor(MultiOutputRegressor(GaussianProcessRegressor()), random_state=0)
-        model = SklearnSurrogate(x, torch.cat([y, -y], -1), regressor=base).fit()
-        assert model.posterior(x).mean.shape == (10, 2)
