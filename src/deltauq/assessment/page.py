@@ -17,12 +17,8 @@ PROTOCOL = (
     "Every method was fitted to the training part of every fold and predicted its test part. For "
     "regression, a fifth of each training part was held out and calibrates the intervals of every method "
     "(split conformal prediction).",
-    "A difference counts when it is significant (paired over the folds, Student's 95 % quantile, with Nadeau "
-    "and Bengio's correction for shared training rows) and larger than 1 % of the smaller error, or 0.05 in "
-    "ranking. Errors that are 5 % larger count against a method even if that is not significant. A method is "
-    "recommended only if it is better than the trivial baseline. Anchoring is recommended if it errs no more "
-    "than the plain model, improves the errors or their ranking, and no alternative is better or as good for "
-    "less time. `deltauq.assessment.decide` documents the complete rule.",
+    "Differences are paired over the folds and tested with Student's t and the correction of Nadeau and "
+    "Bengio for shared training rows. `deltauq.assessment.decide` documents the rule of the recommendation.",
 )
 
 

@@ -69,42 +69,35 @@ class Recommendation:
 def decide(metrics: Metrics) -> Recommendation:
     """Return the recommendation that follows from metrics.
 
-    A difference between two methods counts when, paired over the folds, it is larger than its standard error
-    by Student's 95 % quantile (see `Metrics.exceeds`) and large enough to matter: 1 % of the smaller error;
-    0.05 of the ranking (Spearman of σ and |error|, or 2 AUROC − 1), which must itself be at least 0.1.
-    Everything else is a tie. Errors are MAE, trimmed MAE and RMSE, or error rate, Brier score and log loss.
-    A method errs more when any of them is larger; also when the mean of one is 5 % larger (an error rate: and
-    by one percentage point), even if not significantly (RMSE and log loss excepted, which may depend on a
-    few rows). It errs less when one is smaller and it does not err more.
-
-    A method *beats the trivial baseline* when it errs less than the mean of y, or has a smaller Brier score
-    than the class priors (without probabilities: a larger accuracy). No other method is recommended.
-
-    A method *gains* when it errs less than the plain model, when it ranks its errors better than the plain
-    model ranks its own, or when it beats the trivial baseline and the plain model does not. An alternative
-    (the spread of the trees, the model's own standard deviations, an ensemble) that errs no more than the
-    plain model, whose calibrated intervals are at most twice as wide as those of constant width, and that
-    gains or has a ranking of at least 0.1, is *preferable* to anchoring when it ranks its errors better;
-    where the rankings tie, when it errs less; where the errors tie as well, when it takes less than two
-    thirds of the time, or about the same time and has the larger mean ranking. Where anchoring errs less than
-    the plain model, only an alternative that does so too is preferable. Then:
+    - A *difference* counts when, paired over the folds, it is larger than its standard error by Student's
+      95 % quantile (`Metrics.exceeds`) and large enough to matter: 1 % of the smaller error; 0.05 of the
+      ranking (Spearman of σ and |error|, or 2 AUROC − 1), which must itself be at least 0.1.
+    - A method *errs more* when an error (MAE, trimmed MAE, RMSE; error rate, Brier score, log loss) is
+      larger, or when its mean is 5 % larger (an error rate: and by one percentage point), significant or
+      not. RMSE and log loss are excepted, which may depend on a few rows. It *errs less* when an error is
+      smaller and it does not err more.
+    - It *beats the trivial baseline* when it errs less than the mean of y, or has a smaller Brier score than
+      the class priors (without probabilities: a larger accuracy). No other method is recommended.
+    - It *gains* when it errs less than the plain model, when it ranks its errors better, or when it beats the
+      trivial baseline and the plain model does not.
+    - An *alternative* (the spread of the trees, the model's own standard deviations, an ensemble) errs no
+      more than the plain model, has intervals at most twice as wide as constant ones, and gains or has a
+      ranking of at least 0.1. It is *preferable* to anchoring when it ranks its errors better; where
+      rankings tie, when it errs less; where errors tie too, when it takes less than two thirds of the time,
+      or about the same time and has the larger mean ranking. Where anchoring errs less than the plain model,
+      only an alternative that does so too is preferable.
 
     1. **Use anchoring** when it errs no more than the plain model (or that does not beat the trivial
        baseline), gains, and no alternative is preferable.
     2. Otherwise **use it for σ only** (``center="estimator"``) when that gains, no alternative is preferable,
        and anchoring does not err less than the plain model.
-    3. Otherwise **don't**: use one of the alternatives that are preferable, or that gain where anchoring does
-       not: the one that ranks best or, of those whose rankings tie with it, the cheapest. Use the plain model
-       where there is none.
+    3. Otherwise **don't**: use the preferable alternative, or one that gains where anchoring does not, that
+       ranks best or, of those whose rankings tie with it, is cheapest. Without one, use the plain model.
 
     Parameters
     ----------
     metrics : Metrics
         With "plain", "anchored", "center" and "baseline" among the methods.
-
-    Returns
-    -------
-    recommendation : Recommendation
     """
     m = metrics
     plain_beats = m.beats_baseline("plain")
@@ -291,7 +284,7 @@ def _warning(m: Metrics, method: str) -> str:
     if name is None:
         return ""
     numbers = _compare(m, name, BASELINE, method)
-    return f"note that the {m.label(BASELINE)} is better by another metric ({numbers})"
+    return f"note that the trivial baseline is better by another metric ({numbers})"
 
 
 def _saving(m: Metrics, ours: str, instead: str) -> str:

@@ -343,8 +343,6 @@ def _most_uncertain(
 
 def _values(model: TableModel, values: np.ndarray) -> list[Any]:
     """Return targets of a regression as floats, or as text where they are dates."""
-    return (
-        np.datetime_as_string(dates(values, model.origin), unit="m").tolist()
-        if model.origin
-        else values.tolist()
-    )
+    if model.origin:
+        values = np.datetime_as_string(dates(values, model.origin), unit="m")
+    return list(values.tolist())
