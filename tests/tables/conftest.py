@@ -1,4 +1,4 @@
-"""A table with all that tables have, and models of it."""
+"""A table with all kinds of columns, and models fitted to it."""
 
 import numpy as np
 import pandas as pd

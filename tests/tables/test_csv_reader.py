@@ -1,4 +1,4 @@
-"""CSV files of every make: what was written is what is read, and what cannot be is a `TableError`."""
+"""Reading of CSV files."""
 
 import csv
 import gzip
@@ -35,7 +35,7 @@ def read(path, batch_rows=65_536):
     end=st.sampled_from(["\n", "\r\n"]),
     batch_rows=st.integers(1, 9),
 )
-def test_text_comes_back_as_it_was_written(rows, delimiter, end, batch_rows, tmp_path_factory):
+def test_text_is_read_unchanged(rows, delimiter, end, batch_rows, tmp_path_factory):
     stream = io.StringIO(newline="")
     writer = csv.writer(stream, delimiter=delimiter, lineterminator=end, quoting=csv.QUOTE_ALL)
     writer.writerows([("a", "b", "c"), *rows])
@@ -47,7 +47,7 @@ def test_text_comes_back_as_it_was_written(rows, delimiter, end, batch_rows, tmp
 
 
 @given(data=st.binary(max_size=300), packed=st.booleans())
-def test_any_bytes_are_a_table_or_a_table_error(data, packed, tmp_path_factory):
+def test_any_bytes_give_a_table_or_a_table_error(data, packed, tmp_path_factory):
     path = tmp_path_factory.mktemp("csv") / ("x.csv.gz" if packed else "x.csv")
     path.write_bytes(data)
     try:
@@ -59,7 +59,7 @@ def test_any_bytes_are_a_table_or_a_table_error(data, packed, tmp_path_factory):
 
 
 @given(data=st.binary(min_size=1, max_size=40), at=st.integers(0, 200))
-def test_a_damaged_file_is_a_table_or_a_table_error(data, at, tmp_path_factory):
+def test_damaged_files_give_a_table_or_a_table_error(data, at, tmp_path_factory):
     text = b"a,b\n" + b"1,x\n2,y\n" * 40
     whole = gzip.compress(text)
     at %= len(whole)
@@ -83,11 +83,11 @@ def test_a_damaged_file_is_a_table_or_a_table_error(data, at, tmp_path_factory):
         ("alone\n1\n2\n", ","),
     ],
 )
-def test_the_delimiter_parts_all_lines_alike(text, delimiter):
+def test_delimiter_detection(text, delimiter):
     assert find_delimiter(text) == delimiter
 
 
-def test_files_longer_than_the_sample_are_read_to_the_end(tmp_path):
+def test_files_longer_than_the_head(tmp_path):
     path = tmp_path / "x.csv"
     n = HEAD_BYTES // 4
     path.write_text("number,word\n" + "".join(f"{k},é{k % 7}\n" for k in range(n)), encoding="utf-8")
@@ -95,7 +95,7 @@ def test_files_longer_than_the_sample_are_read_to_the_end(tmp_path):
     assert rows == [(str(k), f"é{k % 7}") for k in range(n)]
 
 
-def test_names_of_rows_and_last_delimiters_are_left_out(tmp_path):
+def test_row_names_and_trailing_delimiters_are_ignored(tmp_path):
     path = tmp_path / "x.csv"
     path.write_text("a,b\nfirst,1,2\nsecond,3,4\n")
     assert read(path) == (["a", "b"], [("1", "2"), ("3", "4")])
@@ -104,7 +104,7 @@ def test_names_of_rows_and_last_delimiters_are_left_out(tmp_path):
 
 
 @pytest.mark.parametrize("whole", [True, False])
-def test_no_thread_holds_a_file_that_has_been_read(whole, tmp_path, monkeypatch):
+def test_threads_release_the_file(whole, tmp_path, monkeypatch):
     references = []
 
     class Watched(csv_reader._Joined):
@@ -129,7 +129,7 @@ def test_no_thread_holds_a_file_that_has_been_read(whole, tmp_path, monkeypatch)
     file.close()
 
 
-def test_commas_that_may_separate_thousands_are_refused(tmp_path):
+def test_ambiguous_commas_raise(tmp_path):
     path = tmp_path / "table.tsv"
     path.write_text("area\tprice\n8,000\t1.5\n800\t2.5\n16,046\t3.5\n")
     with pytest.raises(TableError, match=r'"area" has numbers such as 8,000, .* by --decimal'):
@@ -143,7 +143,7 @@ def test_commas_that_may_separate_thousands_are_refused(tmp_path):
 
 @pytest.mark.parametrize("suffix", [".csv", ".csv.gz"])
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "cp1252", "UTF-16", "utf-16-le", "gb18030"])
-def test_a_file_of_any_encoding_is_read_to_the_end(encoding, suffix, tmp_path):
+def test_other_encodings(encoding, suffix, tmp_path):
     path = tmp_path / f"x{suffix}"
     n = HEAD_BYTES // 8
     words = [f"Köln € {k}" for k in range(n)]
@@ -158,14 +158,14 @@ def test_a_file_of_any_encoding_is_read_to_the_end(encoding, suffix, tmp_path):
 
 @pytest.mark.parametrize("rows", [10, HEAD_BYTES])
 @pytest.mark.parametrize("encoding", ["latin-1", "utf-16"])
-def test_another_encoding_than_the_one_given_is_named(encoding, rows, tmp_path):
+def test_wrong_encoding_raises(encoding, rows, tmp_path):
     path = tmp_path / "x.csv"
     path.write_bytes(("a,b\n" + "1,2\n" * rows + "1,Köln\n").encode(encoding))
     with pytest.raises(TableError, match=r"cannot read .*x\.csv.*--encoding"):
         read(path)
 
 
-def test_text_that_is_not_in_the_encoding_is_refused(tmp_path):
+def test_text_that_does_not_fit_the_encoding_raises(tmp_path):
     path = tmp_path / "x.csv"
     path.write_bytes(b"a,b\n" + b"1,2\n" * HEAD_BYTES + b"\x81,2\n")
     misread = [(name, rf"cannot read .*x\.csv.* {name}, .*--encoding") for name in ("ascii", "utf-16")]
@@ -181,7 +181,7 @@ def test_text_that_is_not_in_the_encoding_is_refused(tmp_path):
 
 
 @given(data=st.binary(max_size=300), encoding=st.sampled_from(["utf-16", "cp1252", "utf-7", "shift_jis"]))
-def test_any_bytes_in_any_encoding_are_a_table_or_a_table_error(data, encoding, tmp_path_factory):
+def test_any_bytes_in_other_encodings_give_a_table_or_a_table_error(data, encoding, tmp_path_factory):
     path = tmp_path_factory.mktemp("csv") / "x.csv"
     path.write_bytes(data)
     try:
@@ -192,7 +192,7 @@ def test_any_bytes_in_any_encoding_are_a_table_or_a_table_error(data, encoding, 
 
 
 @pytest.mark.parametrize("name", ["x.xlsx", "x.XLS", "x.ods"])
-def test_a_spreadsheet_is_refused_with_what_to_do(name, tmp_path):
+def test_spreadsheets_raise_with_advice(name, tmp_path):
     (tmp_path / name).write_bytes(b"PK\x03\x04")
     with pytest.raises(TableError, match="is a spreadsheet: save its sheet as CSV"):
         read(tmp_path / name)
@@ -200,7 +200,7 @@ def test_a_spreadsheet_is_refused_with_what_to_do(name, tmp_path):
 
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 @pytest.mark.parametrize("first", ["sep=;", "SEP=;", "\ufeffsep=;", '"sep=;"'])
-def test_a_first_line_that_names_the_delimiter_is_followed(first, end, tmp_path):
+def test_first_line_may_name_the_delimiter(first, end, tmp_path):
     path = tmp_path / "x.csv"
     path.write_bytes(end.join([first, "a;b", "1,5;2", "3,5;4", ""]).encode())
     assert read(path) == (["a", "b"], [("1,5", "2"), ("3,5", "4")])
@@ -214,7 +214,7 @@ def test_a_first_line_that_names_the_delimiter_is_followed(first, end, tmp_path)
 @pytest.mark.parametrize(
     ("text", "row"), [("Report 2024\na,b,c\n1,2,secret\n", 1), ("a,b\n1,2\n3,4,secret\n", 2)]
 )
-def test_rows_of_another_length_are_refused_without_their_values(text, row, tmp_path):
+def test_ragged_rows_raise_without_quoting_values(text, row, tmp_path):
     path = tmp_path / "x.csv"
     path.write_text(text)
     with pytest.raises(TableError, match=f"row {row} has [23] fields") as error:

@@ -297,7 +297,7 @@ def text_that_leaves_memory():
     return data.replace(offsets.tobytes(), wrong.tobytes())
 
 
-def test_a_file_that_would_crash_the_reader_gets_one_line_and_code_2(folders, tmp_path):
+def test_file_that_would_crash_the_reader(folders, tmp_path):
     file, out = tmp_path / "x.feather", tmp_path / "out.csv"
     file.write_bytes(text_that_leaves_memory())
     for command in (

@@ -1,4 +1,4 @@
-"""A date as target: dates go in, and dates come out."""
+"""Dates as targets."""
 
 import json
 
@@ -27,7 +27,7 @@ def model(table):
     return fit(table, "sold", model="tree")
 
 
-def test_predictions_are_those_of_the_days_from_the_origin(model, table):
+def test_predictions_equal_those_of_days(model, table):
     first = table.sold.min()
     by_days = fit(table.assign(sold=(table.sold - first) / DAY), "sold", model="tree").predict(table)
     actual = model.predict(table)
@@ -37,7 +37,7 @@ def test_predictions_are_those_of_the_days_from_the_origin(model, table):
     assert f"sold was taken as a number of days since {first.isoformat()}+00:00." in model.report["notes"]
 
 
-def test_a_folder_and_every_format_hold_them(model, table, tmp_path):
+def test_folder_and_output_formats_keep_dates(model, table, tmp_path):
     model.save(tmp_path / "model")
     again, expected = deltauq.load(tmp_path / "model"), model.predict(table)
     table.drop(columns="sold").to_csv(tmp_path / "new.csv", index=False)
@@ -50,7 +50,7 @@ def test_a_folder_and_every_format_hold_them(model, table, tmp_path):
     pd.testing.assert_frame_equal(written, expected, check_dtype=False)
 
 
-def test_a_folder_whose_origin_is_no_timestamp_is_refused(model, tmp_path):
+def test_invalid_origin_in_a_folder_raises(model, tmp_path):
     model.save(tmp_path / "model")
     metadata = json.loads((tmp_path / "model" / METADATA_FILE).read_text())
     for change in ({"origin": "once upon a time"}, {"origin": "2024-01-01"}, {}):
@@ -78,12 +78,12 @@ def test_evaluation_compares_dates(written, model, table):
     json.dumps(actual.to_dict())
 
 
-def test_numbers_are_no_dates_to_compare_with(model, table):
+def test_evaluating_with_numbers_instead_of_dates_raises(model, table):
     with pytest.raises(TableError, match=r'sold holds "7(\.0)?", where dates are expected'):
         evaluate(model, table.assign(sold=7))
 
 
-def test_dates_as_classes_are_written_as_they_are(table):
+def test_dates_as_classes_are_unchanged(table):
     months = table.assign(sold=table.area.gt(150).map({True: "2024-06-01", False: "2024-01-01"}))
     model = fit(months, "sold", task="classification", model="linear")
     assert model.classes == ["2024-01-01", "2024-06-01"]
@@ -91,7 +91,7 @@ def test_dates_as_classes_are_written_as_they_are(table):
     assert evaluate(model, stamped).metrics["accuracy"] > 0.9
 
 
-def test_the_calendar_has_ends():
+def test_dates_are_clipped_to_the_calendar():
     actual = dates(np.array([-np.inf, -1e300, -0.5, 0.0, 1.25, 1e9]), "2024-01-01T00:00:00+00:00")
     expected = ["0001-01-01", "0001-01-01", "2023-12-31T12", "2024-01-01", "2024-01-02T06", "9999-12-31"]
     assert actual.tolist() == np.array(expected, dtype="datetime64[ms]").tolist()

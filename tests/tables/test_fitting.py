@@ -1,4 +1,4 @@
-"""`fit`: intervals and sets keep their promise, choices are told, anchors ship rows only when asked to."""
+"""`fit`: coverage of intervals and sets, selection of the center, anchors, reproducibility, errors."""
 
 import numpy as np
 import pandas as pd
@@ -12,7 +12,7 @@ from deltauq.tables.model import error_std
 from deltauq.tables.model_selection import MAX_ROWS
 
 
-def test_the_columns_of_a_regression(regression, mixed):
+def test_regression_columns(regression, mixed):
     actual = regression.predict(mixed)
     assert list(actual.columns) == ["prediction", "std", "lower", "upper", "risk"]
     assert len(actual) == len(mixed) and (actual.lower < actual.upper).all() and (actual["std"] > 0).all()
@@ -21,13 +21,13 @@ def test_the_columns_of_a_regression(regression, mixed):
     assert np.corrcoef(actual.prediction, mixed.price)[0, 1] > 0.9
 
 
-def test_no_more_anchors_than_rows(mixed):
+def test_anchors_are_limited_to_the_number_of_rows(mixed):
     model = fit(mixed[["area", "rooms", "price"]], "price", model="linear", n_anchors=10**8)
     assert len(model.fitted.model.anchors_) == 180
     assert "Of 100,000,000 anchors, 180 are used: the number of training rows." in model.report["notes"]
 
 
-def test_the_columns_of_classes(classification, mixed):
+def test_classification_columns(classification, mixed):
     actual = classification.predict(mixed)
     names = ["probability_large", "std_large", "probability_small", "std_small"]
     assert list(actual.columns) == ["prediction", *names, "set", "risk"]
@@ -41,7 +41,7 @@ def test_the_columns_of_classes(classification, mixed):
 @pytest.mark.parametrize(
     ("labels", "kind"), [([0, 1], int), ([1.5, 2.5], float), ([True, False], bool), (["0", "x"], str)]
 )
-def test_classes_come_back_as_they_were(labels, kind, mixed):
+def test_classes_keep_their_type(labels, kind, mixed):
     table = mixed[["area", "rooms"]].assign(y=np.where(mixed.area > 100, *labels))
     if kind is str:
         table["y"] = table.y.astype(str)
@@ -51,7 +51,7 @@ def test_classes_come_back_as_they_were(labels, kind, mixed):
 
 
 @pytest.mark.parametrize("model", ["tree", "linear"])
-def test_intervals_hold_what_they_promise(model):
+def test_empirical_coverage_of_intervals(model):
     rng = np.random.default_rng(1)
     covered = []
     for seed in range(8):
@@ -64,7 +64,7 @@ def test_intervals_hold_what_they_promise(model):
     assert abs(np.mean(covered) - 61 / 76) < 4 * 0.045 / np.sqrt(8)
 
 
-def test_sets_hold_what_they_promise():
+def test_empirical_coverage_of_sets():
     rng = np.random.default_rng(2)
     covered = []
     for seed in range(6):
@@ -78,7 +78,7 @@ def test_sets_hold_what_they_promise():
     assert np.mean(covered) > 0.803 - 4 * 0.045 / np.sqrt(6)
 
 
-def test_std_fits_the_intervals_and_outliers_do_not_set_it():
+def test_std_is_consistent_with_intervals_and_robust():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(3000, 2))
     y = X[:, 0] + rng.normal(size=3000)
@@ -92,7 +92,7 @@ def test_std_fits_the_intervals_and_outliers_do_not_set_it():
 
 
 @pytest.mark.parametrize("n", [8, 9, 50, 4000])
-def test_std_of_normal_errors_and_of_errors_that_are_mostly_zero(n):
+def test_error_std_of_normal_and_mostly_zero_errors(n):
     rng = np.random.default_rng(n)
     actual = [error_std(np.sort(np.abs(rng.normal(size=n))), np.ones(1))[0] for _ in range(400)]
     assert np.median(actual) == pytest.approx(1.0, rel=0.12 if n < 50 else 0.03)
@@ -101,14 +101,14 @@ def test_std_of_normal_errors_and_of_errors_that_are_mostly_zero(n):
     assert error_std(np.zeros(n), np.ones(3)).tolist() == [0.0] * 3
 
 
-def test_it_is_said_how_many_rows_were_cross_validated_on():
+def test_report_of_cross_validated_rows():
     rng = np.random.default_rng(0)
     table = pd.DataFrame({"a": rng.normal(size=1600)}).assign(y=lambda frame: frame.a)
     report = fit(table, "y", model="linear").report
     assert (report["rows"], report["cross_validation"]) == (1200, {"folds": 3, "rows": MAX_ROWS})
 
 
-def test_the_unit_of_the_target_does_not_matter(mixed, regression):
+def test_invariance_to_the_unit_of_the_target(mixed, regression):
     table = mixed.drop(columns="size")
     # By powers of two, since trees part equal splits by the last bit.
     plain = regression.predict(table)
@@ -119,7 +119,7 @@ def test_the_unit_of_the_target_does_not_matter(mixed, regression):
         assert (actual.risk == plain.risk).all()
 
 
-def test_both_errors_are_told_and_the_smaller_decides(regression, mixed):
+def test_center_with_the_smaller_error_is_selected(regression, mixed):
     errors = regression.report["center_errors"]
     assert regression.report["center"] == min(errors, key=errors.get)
     table = mixed.drop(columns="size")
@@ -130,7 +130,7 @@ def test_both_errors_are_told_and_the_smaller_decides(regression, mixed):
 
 
 @pytest.mark.parametrize("anchors", ["data", "kmeans"])
-def test_kmeans_ships_no_row(anchors, mixed):
+def test_kmeans_anchors_are_no_training_rows(anchors, mixed):
     model = fit(mixed.drop(columns="size"), "price", model="tree", anchors=anchors)
     rows = {row.tobytes() for row in model.encode(model.schema.read(mixed))}
     shipped = [
@@ -140,24 +140,24 @@ def test_kmeans_ships_no_row(anchors, mixed):
     assert model.report["holds_rows"] == (anchors == "data")
 
 
-def test_frames_of_other_libraries(mixed, regression):
+def test_polars_frames(mixed, regression):
     other = pl.from_pandas(mixed)
     pd.testing.assert_frame_equal(regression.predict(other), regression.predict(mixed))
 
 
-def test_a_model_of_ones_own(mixed):
+def test_estimator_as_base_model(mixed):
     model = fit(mixed[["area", "rooms", "price"]], "price", model=BayesianRidge())
     assert model.report["model"] == "BayesianRidge"
     assert model.predict(mixed).prediction.notna().all()
 
 
-def test_the_same_seed_gives_the_same_model(mixed, regression):
+def test_same_seed_gives_the_same_model(mixed, regression):
     again = fit(mixed.drop(columns="size"), "price", model="tree")
     pd.testing.assert_frame_equal(again.predict(mixed), regression.predict(mixed))
     assert again.report["sha256"] == regression.report["sha256"]
 
 
-def test_a_rows_prediction_is_its_own(regression, mixed):
+def test_prediction_does_not_depend_on_other_rows(regression, mixed):
     whole = regression.predict(mixed)
     pd.testing.assert_frame_equal(regression.predict(mixed[7:8]), whole[7:8])
     pd.testing.assert_frame_equal(regression.predict(mixed[::-1]), whole[::-1])
@@ -174,25 +174,25 @@ def test_a_rows_prediction_is_its_own(regression, mixed):
         ({"coverage": 0.999}, "240 rows are too few: a coverage of 0.999 takes at least 3,993"),
     ],
 )
-def test_bad_words(words, message, mixed):
+def test_invalid_parameters(words, message, mixed):
     with pytest.raises(ValueError, match=message):
         fit(mixed, "price", **words)
 
 
-def test_progress_is_told(mixed):
+def test_progress(mixed):
     calls = []
     fit(mixed[["area", "rooms", "price"]], "price", model="linear", progress=lambda *step: calls.append(step))
     assert calls == [(k, 8) for k in range(1, 9)]
 
 
-def test_a_rare_class_is_named(mixed):
+def test_class_with_a_single_row_raises(mixed):
     table = mixed.assign(size=["odd", *mixed["size"][1:]])
     with pytest.raises(TableError, match='the class "odd" has a single row'):
         fit(table, "size", model="tree")
 
 
 @pytest.mark.parametrize(("coverage", "fewest"), [(0.9, 33), (0.95, 73), (0.5, 14)])
-def test_the_fewest_rows_are_as_told(coverage, fewest, mixed):
+def test_smallest_number_of_rows(coverage, fewest, mixed):
     table = mixed[["area", "rooms", "price"]]
     with pytest.raises(TableError, match=f"takes at least {fewest}"):
         fit(table[: fewest - 1], "price", model="linear", coverage=coverage)
@@ -201,7 +201,7 @@ def test_the_fewest_rows_are_as_told(coverage, fewest, mixed):
 
 
 @pytest.mark.parametrize("word", ["forest", "tree", "boosting"])
-def test_units_of_a_column_do_not_matter_to_trees(word):
+def test_trees_do_not_depend_on_units(word):
     rng = np.random.default_rng(0)
     table = pd.DataFrame({"amount": rng.uniform(1, 90, 300), "z": rng.normal(size=300)})
     table["y"] = table.amount + rng.normal(size=300)
@@ -211,7 +211,7 @@ def test_units_of_a_column_do_not_matter_to_trees(word):
     assert errors[1] == pytest.approx(errors[0], rel=0.2) and errors[0] < 3
 
 
-def test_columns_may_be_called_by_numbers():
+def test_integer_column_names():
     rng = np.random.default_rng(0)
     table = pd.DataFrame(rng.normal(size=(60, 3)))
     assert fit(table, 2, model="linear").target == "2"

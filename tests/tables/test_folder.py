@@ -1,4 +1,4 @@
-"""The model folder: the same model comes back, and nothing that was altered, planted or unknown is built."""
+"""The model folder: saving, loading, and rejection of anything altered or unknown."""
 
 import hashlib
 import io
@@ -46,7 +46,7 @@ def replace_fitted(folder, data):
 
 @pytest.mark.parametrize("word", list(BaseModel))
 @pytest.mark.parametrize("task", ["regression", "classification"])
-def test_every_model_comes_back(word, task, mixed, tmp_path):
+def test_save_and_load_every_base_model(word, task, mixed, tmp_path):
     target = "price" if task == "regression" else "size"
     table = mixed[["area", "rooms", "town", target]]
     model = fit(table, target, model=word.value, n_train_anchors=5, center="estimator")
@@ -56,7 +56,7 @@ def test_every_model_comes_back(word, task, mixed, tmp_path):
     assert (again.schema, again.report, again.risk) == (model.schema, model.report, model.risk)
 
 
-def test_a_model_is_replaced_but_nothing_else(folder, classification, mixed):
+def test_only_a_model_is_replaced(folder, classification, mixed):
     classification.save(folder)
     assert load(folder).task == "classification"
     (folder / "notes.txt").write_text("mine")
@@ -65,7 +65,7 @@ def test_a_model_is_replaced_but_nothing_else(folder, classification, mixed):
     assert [path.name for path in folder.parent.iterdir()] == ["model"]
 
 
-def test_metadata_say_what_the_model_is(folder, mixed):
+def test_content_of_the_metadata(folder, mixed):
     metadata = json.loads((folder / METADATA_FILE).read_text())
     assert metadata["format"] == "deltauq.table/3"
     assert [column["name"] for column in metadata["schema"]] == ["area", "rooms", "town", "new", "sold"]
@@ -75,7 +75,7 @@ def test_metadata_say_what_the_model_is(folder, mixed):
 
 
 @pytest.mark.parametrize("name", [METADATA_FILE, FITTED_FILE])
-def test_an_altered_file_is_refused(name, folder):
+def test_altered_files_raise(name, folder):
     data = bytearray((folder / name).read_bytes())
     at = data.find(b"price") if name == METADATA_FILE else len(data) // 2
     data[at] ^= 1
@@ -85,7 +85,7 @@ def test_an_altered_file_is_refused(name, folder):
 
 
 @pytest.mark.parametrize("format", ["deltauq.table/1", "deltauq.table/4", "deltauq.nn/1", "", "x" * 500])
-def test_another_format_is_refused_in_a_sentence(format, folder):
+def test_other_format_versions_raise(format, folder):
     rewrite(folder, format=format)
     with pytest.raises(ModelFolderError, match=r"unknown to deltauq .* reads deltauq.table/3") as caught:
         load(folder)
@@ -107,7 +107,7 @@ class Planted:
 
 
 @pytest.mark.parametrize("name", ["model.pkl", "metadata.pickle", "columns.joblib"])
-def test_a_planted_pickle_is_refused_and_never_loaded(name, folder, tmp_path):
+def test_additional_pickle_is_never_loaded(name, folder, tmp_path):
     trace = tmp_path / "trace"
     (folder / name).write_bytes(pickle.dumps(Planted(trace)))
     with pytest.raises(ModelFolderError, match=f"no part of a model: {name}"):
@@ -115,7 +115,7 @@ def test_a_planted_pickle_is_refused_and_never_loaded(name, folder, tmp_path):
     assert not trace.exists()
 
 
-def test_a_pickle_in_place_of_the_model_is_never_loaded(folder, tmp_path):
+def test_pickle_instead_of_the_model_is_never_loaded(folder, tmp_path):
     trace = tmp_path / "trace"
     replace_fitted(folder, pickle.dumps(Planted(trace)))
     with pytest.raises(ModelFolderError, match="cannot be read"):
@@ -123,7 +123,7 @@ def test_a_pickle_in_place_of_the_model_is_never_loaded(folder, tmp_path):
     assert not trace.exists()
 
 
-def test_a_type_of_the_users_own_must_be_named(mixed, tmp_path):
+def test_custom_types_must_be_trusted(mixed, tmp_path):
     table = mixed[["area", "rooms", "price"]]
     fit(table, "price", model=OwnRidge()).save(tmp_path / "model")
     name = f"{OwnRidge.__module__}.{OwnRidge.__name__}"
@@ -131,7 +131,7 @@ def test_a_type_of_the_users_own_must_be_named(mixed, tmp_path):
         load(tmp_path / "model")
 
 
-def test_a_skops_file_of_something_else_is_refused(folder):
+def test_other_skops_files_raise(folder):
     import skops.io
 
     replace_fitted(folder, skops.io.dumps({"columns": [1, 2]}))
@@ -165,7 +165,7 @@ def test_a_skops_file_of_something_else_is_refused(folder):
         {"further": 1},
     ],
 )
-def test_metadata_that_do_not_fit_are_refused(changes, folder):
+def test_invalid_metadata_raise(changes, folder):
     rewrite(folder, **changes)
     with pytest.raises(ModelFolderError, match="describes no model that can be built"):
         load(folder)
@@ -190,7 +190,7 @@ def change_column(folder, name, changes):
         ("area", {"name": ["area"]}, "not text"),
     ],
 )
-def test_columns_that_the_model_was_not_fitted_to_are_refused(name, changes, message, folder, mixed):
+def test_columns_that_do_not_fit_the_model_raise(name, changes, message, folder, mixed):
     change_column(folder, name, changes)
     if message is None:  # a number of days is a number: what is no date is refused once there is a table
         with pytest.raises(TableError, match="where dates are expected"):
@@ -200,14 +200,14 @@ def test_columns_that_the_model_was_not_fitted_to_are_refused(name, changes, mes
         load(folder)
 
 
-def test_a_pipe_is_not_waited_for(folder):
+def test_pipes_raise(folder):
     (folder / FITTED_FILE).unlink()
     os.mkfifo(folder / FITTED_FILE)
     with pytest.raises(ModelFolderError, match="not a regular file"):
         load(folder)
 
 
-def test_large_metadata_are_not_read(folder):
+def test_large_metadata_raise(folder):
     with (folder / METADATA_FILE).open("ab") as file:
         file.truncate(MAX_BYTES[METADATA_FILE] + 1)  # without taking any room
     with pytest.raises(ModelFolderError, match="67,108,865 bytes"):
@@ -232,7 +232,7 @@ def bomb(declared=None):
 @pytest.mark.parametrize(
     ("declared", "message"), [(None, "it unpacks to more than"), (1000, "cannot be read")]
 )
-def test_an_archive_that_unpacks_to_far_more_is_refused(declared, message, folder):
+def test_zip_bombs_raise(declared, message, folder):
     replace_fitted(folder, bomb(declared))
     tracemalloc.start()
     with pytest.raises(ModelFolderError, match=message):
@@ -242,21 +242,19 @@ def test_an_archive_that_unpacks_to_far_more_is_refused(declared, message, folde
     assert peak < 20 * 2**20
 
 
-def test_a_large_description_of_a_model_is_not_parsed(folder, monkeypatch):
+def test_large_skops_schema_raises(folder, monkeypatch):
     monkeypatch.setattr("deltauq.tables.folder.MAX_SCHEMA_BYTES", 1000)
     with pytest.raises(ModelFolderError, match=r"its schema.json has more than 1,000 bytes"):
         load(folder)
 
 
-def test_an_archive_with_too_many_or_equal_entries_is_refused(folder, monkeypatch):
+def test_too_many_entries_raise(folder, monkeypatch):
     monkeypatch.setattr("deltauq.tables.folder.MAX_ENTRIES", 3)
     with pytest.raises(ModelFolderError, match="entries"):
         load(folder)
 
 
-def test_a_model_that_shrinks_like_a_bomb_is_saved_so_that_it_can_be_loaded(
-    regression, mixed, tmp_path, monkeypatch
-):
+def test_highly_compressible_models_are_stored_uncompressed(regression, mixed, tmp_path, monkeypatch):
     monkeypatch.setattr("deltauq.tables.folder.MAX_UNPACKED", 0)
     monkeypatch.setattr("deltauq.tables.folder.MAX_RATIO", 1)
     regression.save(tmp_path / "model")
@@ -265,7 +263,7 @@ def test_a_model_that_shrinks_like_a_bomb_is_saved_so_that_it_can_be_loaded(
     pd.testing.assert_frame_equal(load(tmp_path / "model").predict(mixed), regression.predict(mixed))
 
 
-def test_another_scikit_learn_is_told_of(folder):
+def test_other_scikit_learn_version_warns(folder):
     rewrite(folder, versions={"scikit-learn": "0.1.0"})
     with pytest.warns(UserWarning, match="fitted with scikit-learn 0.1.0"):
         load(folder)
@@ -273,7 +271,7 @@ def test_another_scikit_learn_is_told_of(folder):
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
 @given(data=st.binary(max_size=60), at=st.integers(0, 10**6), name=st.sampled_from(sorted(FILES)))
-def test_damage_anywhere_is_a_model_folder_error(data, at, name, folder):
+def test_any_damage_raises_a_model_folder_error(data, at, name, folder):
     whole = (folder / name).read_bytes()
     damaged = whole[: at % len(whole)] + data + whole[at % len(whole) + len(data) :]
     (folder / name).write_bytes(damaged)
@@ -287,7 +285,7 @@ def test_damage_anywhere_is_a_model_folder_error(data, at, name, folder):
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
 @given(data=st.binary(min_size=1, max_size=60), at=st.integers(0, 10**6))
-def test_damage_with_a_hash_that_fits_is_a_model_folder_error_or_a_model(data, at, folder):
+def test_damage_with_a_matching_hash_gives_a_model_or_a_model_folder_error(data, at, folder):
     with zipfile.ZipFile(folder / FITTED_FILE) as archive:
         parts = {name: archive.read(name) for name in archive.namelist()}
     whole = (folder / FITTED_FILE).read_bytes()
@@ -306,7 +304,7 @@ def test_damage_with_a_hash_that_fits_is_a_model_folder_error_or_a_model(data, a
         replace_fitted(folder, whole)
 
 
-def test_what_is_no_model_folder(tmp_path):
+def test_missing_and_empty_folders_raise(tmp_path):
     with pytest.raises(ModelFolderError, match="there is no model folder"):
         load(tmp_path / "absent")
     (tmp_path / "empty").mkdir()
@@ -314,7 +312,7 @@ def test_what_is_no_model_folder(tmp_path):
         deltauq.load(tmp_path / "empty")
 
 
-def test_an_empty_folder_is_filled_where_it_is(regression, mixed, tmp_path, monkeypatch):
+def test_empty_folders_and_links_are_kept(regression, mixed, tmp_path, monkeypatch):
     here, real = tmp_path / "here", tmp_path / "real"
     here.mkdir(), real.mkdir()
     (tmp_path / "link").symlink_to(real)
@@ -329,7 +327,7 @@ def test_an_empty_folder_is_filled_where_it_is(regression, mixed, tmp_path, monk
 
 
 @pytest.mark.parametrize("failure", [KeyboardInterrupt, OSError])
-def test_a_model_survives_that_its_replacement_fails(failure, folder, classification, monkeypatch):
+def test_failed_replacement_keeps_the_old_model(failure, folder, classification, monkeypatch):
     real, calls = os.replace, []
 
     def fails_second(source, target):
@@ -352,13 +350,13 @@ def test_a_model_survives_that_its_replacement_fails(failure, folder, classifica
         ("size", KNeighborsClassifier(algorithm="ball_tree")),
     ],
 )
-def test_models_of_several_parts_come_back_the_same(target, base, mixed, tmp_path):
+def test_save_and_load_composite_models(target, base, mixed, tmp_path):
     model = fit(mixed, target, model=base)
     model.save(tmp_path / "model")
     pd.testing.assert_frame_equal(load(tmp_path / "model").predict(mixed), model.predict(mixed))
 
 
-def test_a_coverage_that_held_out_rows_cannot_promise_is_refused(mixed):
+def test_too_large_coverage_raises(mixed):
     model = fit(mixed, "price", model="tree")
     with pytest.raises(TableError, match="held-out rows"):
         model.predict(mixed, coverage=0.999)

@@ -1,4 +1,4 @@
-"""How tables of every make are read: names, commas, dates, decimals, pipes."""
+"""Reading of table files: names, decimals, dates, types, pipes."""
 
 import datetime
 import decimal
@@ -28,12 +28,12 @@ def written(tmp_path, text):
 
 
 @pytest.mark.parametrize("header", ["a,y,y", "a,y, y", "y,a,y"])
-def test_a_second_target_is_refused_and_does_not_leak(header, tmp_path):
+def test_duplicate_target_raises(header, tmp_path):
     with pytest.raises(TableError, match="y names several columns"):
         load(written(tmp_path, f"{header}\n1,2.5,2.5\n2,3.5,3.5\n"))
 
 
-def test_other_columns_of_one_name_are_numbered(tmp_path):
+def test_duplicate_columns_are_numbered(tmp_path):
     table = load(written(tmp_path, "a,a,a.1,y\n1,5,8,2.5\n2,6,9,3.5\n"))
     assert table.X.to_dict("list") == {"a": [1, 2], "a.2": [5, 6], "a.1": [8, 9]}
     assert table.notes[0] == "Columns that share a name were numbered: a."
@@ -47,12 +47,12 @@ def test_decimal_commas_next_to_dates_and_points(tmp_path):
     assert table.X.b.tolist() == [0.5, 0.6, 0.7]
 
 
-def test_pairs_in_words_are_no_numbers(tmp_path):
+def test_text_with_commas_is_no_number(tmp_path):
     table = load(written(tmp_path, "a;b;y\n1,5;u;1.5\n1,5;v;2.5\nx;u;3.5\nx;u;4.5\n"))
     assert table.X.a.tolist() == ["1,5", "1,5", "x", "x"]
 
 
-def test_a_header_alone_has_no_rows_whatever_the_delimiter(tmp_path):
+def test_header_without_rows_raises(tmp_path):
     with pytest.raises(TableError, match="has no rows"):
         load(written(tmp_path, "a;b;y\n"))
 
@@ -96,7 +96,7 @@ def test_decimals_of_a_negative_scale_are_numbers(tmp_path):
     assert table.X.x.tolist() == [1000.0, 2000.0, 3000.0, 4000.0]
 
 
-def test_spans_longer_than_nanoseconds_count_are_not_wrapped(tmp_path):
+def test_long_durations_do_not_overflow(tmp_path):
     seconds = pa.array([0, 2**40, 2**62], pa.int64()).view(pa.duration("s"))
     table = load(one_column(tmp_path, seconds))
     np.testing.assert_allclose(table.X.x, [0.0, 2**40 / 86400, 2**62 / 86400])
@@ -116,19 +116,19 @@ def test_spans_longer_than_nanoseconds_count_are_not_wrapped(tmp_path):
         (pa.DictionaryArray.from_arrays(pa.array([0, 1]), pa.array(["a", "a"])), r'column "x" \(dictionary'),
     ],
 )
-def test_values_that_have_no_equivalent_are_refused_in_one_line(column, error_message, tmp_path):
+def test_unsupported_values_raise(column, error_message, tmp_path):
     with pytest.raises(TableError, match=error_message) as caught:
         load(one_column(tmp_path, column))
     assert "\n" not in str(caught.value)
 
 
-def test_messages_are_one_short_line_whatever_they_quote(tmp_path):
+def test_messages_are_one_short_line(tmp_path):
     message = str(TableError("the column holds " + "x\n\x1b[31m" * 10_000 + ", where numbers are expected."))
     assert len(message) < 1000 and message.isprintable()
     assert message.startswith("the column holds") and message.endswith("where numbers are expected.")
 
 
-def test_decimals_dates_and_spans_become_numbers(tmp_path):
+def test_decimals_dates_and_durations_become_numbers(tmp_path):
     file = tmp_path / "x.parquet"
     days = [datetime.date(2024, 1, 1), None, datetime.date(2024, 1, 4)]
     spans = pd.to_timedelta([1.0, 0.5, 2.0], unit="D")
@@ -143,7 +143,7 @@ def test_decimals_dates_and_spans_become_numbers(tmp_path):
     assert table.notes[-1] == "Dates and times were taken as numbers of days: day, span."
 
 
-def test_iso_dates_in_writing_become_days(tmp_path):
+def test_iso_dates_in_text_become_days(tmp_path):
     text = "day,at,odd,y\n2024-01-01,2024-01-01T12:00,2024-06-31,1.5\n,2024-01-02 00:00:00Z,2024-06-31,2.5\n"
     text += "2024-03-01,2024-01-01T00:00+01:00,2024-06-30,3.5\n2024-01-02,,2024-06-30,4.5\n"
     table = load(written(tmp_path, text))
@@ -174,7 +174,7 @@ def test_a_pipe_is_read_once():
     assert "Ridge, regression: 120 rows" in done.stdout
 
 
-def test_a_damaged_packed_file_gets_one_line(tmp_path):
+def test_damaged_compressed_file_raises(tmp_path):
     file = tmp_path / "x.csv.gz"
     packed = bytearray(gzip.compress(b"a,y\n" + b"1,2\n" * 500))
     packed[12:20] = b"\xff" * 8
@@ -184,7 +184,7 @@ def test_a_damaged_packed_file_gets_one_line(tmp_path):
 
 
 @pytest.mark.parametrize("mark", ["?", "NA", ""])
-def test_a_missing_value_that_makes_a_column_text_makes_no_categories(mark, tmp_path):
+def test_text_because_of_missing_values_is_numbers(mark, tmp_path):
     frame = pd.DataFrame({"hp": ["130", mark, "95", "150"] * 3, "a": range(12), "y": np.arange(12) / 7})
     by_frame, by_path = load(frame), load(written(tmp_path, frame.to_csv(index=False)))
     assert [column.kind for column in by_frame.schema.columns] == ["number", "number"]
@@ -194,7 +194,7 @@ def test_a_missing_value_that_makes_a_column_text_makes_no_categories(mark, tmp_
     assert frame.hp.tolist() == ["130", mark, "95", "150"] * 3
 
 
-def test_integer_classes_with_gaps_are_integers_in_every_kind_of_file(tmp_path):
+def test_integer_classes_with_missing_values(tmp_path):
     frame = pd.DataFrame({"a": np.arange(40.0), "y": [1.0, 2.0, None, 10.0] * 10})
     text = frame.astype({"y": "Int64"}).to_csv(index=False)
     frame.to_parquet(tmp_path / "x.parquet")

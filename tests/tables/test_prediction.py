@@ -1,4 +1,4 @@
-"""From file to file: in order, in batches, whole or not at all."""
+"""Prediction from file to file."""
 
 import gzip
 import json
@@ -23,7 +23,7 @@ def source(mixed, tmp_path):
 
 
 @pytest.mark.parametrize("batch_rows", [1, 7, 240, 65_536])
-def test_batches_change_nothing(batch_rows, regression, mixed, source, tmp_path):
+def test_batch_size_has_no_effect(batch_rows, regression, mixed, source, tmp_path):
     calls = []
     out = tmp_path / "out.parquet"
     words = {"batch_rows": batch_rows, "progress": lambda *step: calls.append(step)}
@@ -41,7 +41,7 @@ def test_batches_change_nothing(batch_rows, regression, mixed, source, tmp_path)
     "name", ["out.csv", "out.csv.gz", "out.tsv", "out.arrow", "out.feather", "OUT.PARQUET"]
 )
 @pytest.mark.parametrize("task", ["regression", "classification"])
-def test_every_format_holds_the_same(name, task, mixed, source, tmp_path, request):
+def test_output_formats_agree(name, task, mixed, source, tmp_path, request):
     model = request.getfixturevalue(task)
     out, expected = tmp_path / name, model.predict(mixed)
     predict_file(model, source, out, keep=["id"], batch_rows=100)
@@ -57,7 +57,7 @@ def test_every_format_holds_the_same(name, task, mixed, source, tmp_path, reques
     pd.testing.assert_frame_equal(actual, expected)
 
 
-def test_what_is_kept_of_a_csv_file_is_kept_as_written(regression, mixed, tmp_path):
+def test_kept_columns_of_csv_are_unchanged_text(regression, mixed, tmp_path):
     source, out = tmp_path / "new.csv.gz", tmp_path / "out.csv"
     table = mixed.drop(columns=["price", "size"]).assign(code=["007", '1,5 "x"', "é"] * 80)
     source.write_bytes(gzip.compress(table.to_csv(index=False, sep=";").encode()))
@@ -95,7 +95,7 @@ def with_column(source, column, path):
 
 @pytest.mark.parametrize("kind", ["view", "dictionary", "runs"])
 @pytest.mark.parametrize("suffix", ["csv", "parquet", "arrow"])
-def test_encodings_of_arrow_are_kept_as_words(kind, suffix, regression, source, tmp_path):
+def test_kept_columns_in_arrow_encodings(kind, suffix, regression, source, tmp_path):
     new, out = tmp_path / "new.arrows", tmp_path / f"out.{suffix}"
     with_column(source, encoded(kind, 240), new)
     predict_file(regression, new, out, keep=["kept"])
@@ -113,7 +113,7 @@ def test_encodings_of_arrow_are_kept_as_words(kind, suffix, regression, source, 
         ("months", "out.parquet", r'"kept" cannot be kept in a Parquet file \(month_day_nano_interval\)\.'),
     ],
 )
-def test_what_the_format_cannot_hold_is_refused(kind, name, message, regression, source, tmp_path):
+def test_unsupported_columns_in_the_output_raise(kind, name, message, regression, source, tmp_path):
     new, out = tmp_path / "new.arrows", tmp_path / name
     with_column(source, encoded(kind, 240), new)
     with pytest.raises(TableError, match=message):
@@ -126,7 +126,7 @@ def test_what_the_format_cannot_hold_is_refused(kind, name, message, regression,
     )
 
 
-def test_what_the_model_does_not_know_is_noted_or_refused(regression, mixed, tmp_path):
+def test_unknown_columns_and_unseen_categories(regression, mixed, tmp_path):
     source, out = tmp_path / "new.parquet", tmp_path / "out.parquet"
     mixed.assign(town=["Rome", *mixed.town[1:]]).to_parquet(source)
     done = predict_file(regression, source, out)
@@ -142,13 +142,13 @@ def test_what_the_model_does_not_know_is_noted_or_refused(regression, mixed, tmp
     assert not out.exists()
 
 
-def test_the_output_is_as_readable_as_any_other_file(regression, source, tmp_path):
+def test_permissions_of_the_output(regression, source, tmp_path):
     predict_file(regression, source, tmp_path / "out.csv")
     (tmp_path / "other").touch()
     assert (tmp_path / "out.csv").stat().st_mode == (tmp_path / "other").stat().st_mode
 
 
-def test_an_error_in_the_last_batch_leaves_what_was_there(regression, mixed, tmp_path):
+def test_error_in_the_last_batch_keeps_the_old_output(regression, mixed, tmp_path):
     source, out = tmp_path / "new.csv", tmp_path / "out.csv"
     mixed.astype(object).assign(area=["1.5"] * 239 + ["wide"]).to_csv(source, index=False)
     out.write_text("old")
@@ -170,9 +170,7 @@ predict_file(load(sys.argv[1]), sys.argv[2], sys.argv[3], batch_rows=50, progres
 
 @pytest.mark.slow
 @pytest.mark.parametrize("suffix", ["csv", "parquet", "arrow"])
-def test_killed_on_the_way_there_is_no_output_and_a_second_run_succeeds(
-    suffix, regression, mixed, source, tmp_path
-):
+def test_killed_run_leaves_no_output(suffix, regression, mixed, source, tmp_path):
     folder, out = tmp_path / "model", tmp_path / f"out.{suffix}"
     regression.save(folder)
     command = [sys.executable, "-c", KILLED, str(folder), str(source), str(out)]
@@ -198,7 +196,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 
 @pytest.mark.slow
 @pytest.mark.parametrize("suffix", ["parquet", "csv"])
-def test_memory_does_not_grow_with_the_file(suffix, regression, mixed, tmp_path):
+def test_memory_does_not_depend_on_the_file_size(suffix, regression, mixed, tmp_path):
     regression.save(tmp_path / "model")
     table = pa.Table.from_pandas(mixed.drop(columns=["price", "size"]), preserve_index=False)
     peaks = []

@@ -1,16 +1,19 @@
-"""A table is parted into features and target, or refused in one line."""
+"""Loading of tables for training, and their preprocessing."""
 
 import gzip
 
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from sklearn.datasets import load_iris
+from sklearn.utils.estimator_checks import check_estimator
 
 from deltauq.tables.base_models import BaseModel
 from deltauq.tables.errors import TableError
 from deltauq.tables.io import read_frame
-from deltauq.tables.preprocessing import TrainingTable, build_pipeline, load_table
+from deltauq.tables.preprocessing import TrainingTable, UnitScaler, build_pipeline, load_table
 from deltauq.tables.schema import infer_schema
 
 
@@ -20,7 +23,7 @@ def load(file, target="y", task="auto", max_rows=1000, seed=0):
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
 @pytest.mark.parametrize("packed", [False, True])
-def test_delimiters_are_found(delimiter, packed, tmp_path):
+def test_delimiters(delimiter, packed, tmp_path):
     text = pd.DataFrame({"a": [1.5, 2.5, 3.5], "b": ["u", "u", "v"], "y": [1.25, 2.0, 3.0]}).to_csv(
         sep=delimiter, index=False
     )
@@ -31,7 +34,7 @@ def test_delimiters_are_found(delimiter, packed, tmp_path):
     assert table.y.tolist() == [1.25, 2.0, 3.0]
 
 
-def test_a_decimal_comma_is_understood(tmp_path):
+def test_decimal_commas(tmp_path):
     file = tmp_path / "x.csv"
     file.write_text("a;y\n1,5;2,25\n2,5;3,5\n3,5;1,0\n")
     table = load(file)
@@ -47,7 +50,7 @@ def test_parquet_keeps_its_types(tmp_path):
     assert table.X["on"].tolist() == [1.0, 0.0, 1.0, 1.0]
 
 
-def test_rows_without_a_target_are_left_out_and_counted(tmp_path):
+def test_rows_without_target_are_left_out(tmp_path):
     file = tmp_path / "x.csv"
     file.write_text("a,y\n1,1.5\n2,\n3,2.5\n4,\n")
     table = load(file)
@@ -55,7 +58,7 @@ def test_rows_without_a_target_are_left_out_and_counted(tmp_path):
     assert table.notes[0] == "2 of 4 rows were left out because y is missing."
 
 
-def test_more_rows_than_asked_for_are_drawn_at_random(tmp_path):
+def test_max_rows(tmp_path):
     file = tmp_path / "x.csv"
     pd.DataFrame({"a": np.arange(100), "y": np.arange(100) / 2}).to_csv(file, index=False)
     one, same, other = (load(file, max_rows=20, seed=seed) for seed in (0, 0, 1))
@@ -74,7 +77,7 @@ def test_more_rows_than_asked_for_are_drawn_at_random(tmp_path):
         (list(range(11)) * 2, "regression"),
     ],
 )
-def test_the_task_follows_from_the_target(values, task, tmp_path):
+def test_inferred_task(values, task, tmp_path):
     file = tmp_path / "x.csv"
     pd.DataFrame({"a": np.arange(len(values)), "y": values}).to_csv(file, index=False)
     assert load(file).task == task
@@ -97,7 +100,7 @@ def test_the_task_follows_from_the_target(values, task, tmp_path):
         (b"a,y\n1,\xff\xfe\n", {}, "cannot read"),
     ],
 )
-def test_bad_tables_are_refused_in_one_line(text, words, message, tmp_path):
+def test_unusable_tables_raise(text, words, message, tmp_path):
     file = tmp_path / "x.csv"
     file.write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(TableError, match=message) as caught:
@@ -105,12 +108,12 @@ def test_bad_tables_are_refused_in_one_line(text, words, message, tmp_path):
     assert "\n" not in str(caught.value)
 
 
-def test_a_folder_is_no_table(tmp_path):
+def test_folder_instead_of_a_table_raises(tmp_path):
     with pytest.raises(TableError, match="is a folder"):
         load(tmp_path)
 
 
-def test_words_become_columns_and_units_go_where_they_matter():
+def test_preprocessing_of_categories_and_units():
     bunch = load_iris(as_frame=True)
     frame = bunch.data.assign(colour=["red", "blue"] * 75)
     table = TrainingTable(
@@ -125,7 +128,7 @@ def test_words_become_columns_and_units_go_where_they_matter():
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".CSV.GZ", ".csv.bz2", ".csv.xz", ".PARQUET"])
-def test_packed_files_are_read_whatever_the_case_of_their_names(tmp_path, suffix):
+def test_compressed_files(tmp_path, suffix):
     frame = pd.DataFrame({"a": [1.5, 2.5], "y": [3.0, 4.0]})
     path = tmp_path / f"table{suffix}"
     if suffix == ".PARQUET":
@@ -137,16 +140,38 @@ def test_packed_files_are_read_whatever_the_case_of_their_names(tmp_path, suffix
     pd.testing.assert_frame_equal(read, frame)
 
 
-def test_an_archive_is_refused(tmp_path):
+def test_archives_raise(tmp_path):
     path = tmp_path / "table.zip"
     path.write_bytes(b"PK")
     with pytest.raises(TableError, match="unpack it first"):
         read_frame(path)[0]
 
 
-def test_a_delimiter_too_many_does_not_shift_the_columns(tmp_path):
+def test_trailing_delimiter_does_not_shift_columns(tmp_path):
     path = tmp_path / "table.csv"
     path.write_text("a,b,y\n1,2,3,\n4,5,6,\n")
     assert read_frame(path)[0].to_dict("list") == {"a": ["1", "4"], "b": ["2", "5"], "y": ["3", "6"]}
     path.write_text("a,b,y\nfirst,1,2,3\nsecond,4,5,6\n")  # names of the rows, as R writes them
     assert read_frame(path)[0].to_dict("list") == {"a": ["1", "4"], "b": ["2", "5"], "y": ["3", "6"]}
+
+
+@given(st.integers(-300, 300), st.integers(0, 1000))
+def test_unit_scaler_does_not_round(exponent, seed):
+    X = np.random.default_rng(seed).normal(size=(20, 2)) * 10.0**exponent
+    scaler = UnitScaler().fit(X)
+    scaled = scaler.transform(X)
+    np.testing.assert_array_equal(scaled * scaler.scale_, X)
+    if -2 <= exponent <= 15:
+        np.testing.assert_array_equal(scaler.scale_, 1.0)
+    if not -4 <= exponent <= 19:
+        assert np.all((scaled.std(axis=0) > 0.7) & (scaled.std(axis=0) < 1.5))
+
+
+@pytest.mark.parametrize("column", [np.zeros(5), np.full(5, 1e300), np.full(1, 3.0)])
+def test_unit_scaler_keeps_constant_columns(column):
+    np.testing.assert_array_equal(UnitScaler().fit_transform(column[:, None]), column[:, None])
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
+def test_unit_scaler_is_an_estimator():
+    check_estimator(UnitScaler())

@@ -1,4 +1,4 @@
-"""A schema learnt once reads any later table alike, whatever it was written as."""
+"""Reading of tables by the schema of a training table."""
 
 import numpy as np
 import pandas as pd
@@ -16,7 +16,7 @@ def as_text(frame):
     return frame.astype(object).map(lambda value: None if pd.isna(value) else str(value))
 
 
-def test_days_are_counted_from_the_first_of_the_training_table():
+def test_days_are_counted_from_the_first_training_date():
     schema = infer_schema(pd.DataFrame({"day": ["2024-01-01", "2024-03-01"]}), [])
     later = schema.read(pd.DataFrame({"day": ["2024-01-11", None]}))
     np.testing.assert_array_equal(later.day, [10.0, np.nan])
@@ -24,13 +24,13 @@ def test_days_are_counted_from_the_first_of_the_training_table():
     np.testing.assert_array_equal(schema.read(stamps).day, [10.5, -1.0])
 
 
-def test_text_and_types_are_read_alike(mixed):
+def test_text_and_typed_columns_agree(mixed):
     schema = infer_schema(mixed, [])
     pd.testing.assert_frame_equal(schema.read(as_text(mixed)), schema.read(mixed))
 
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet", "arrow", "feather"])
-def test_every_format_is_read_alike(mixed, suffix, tmp_path):
+def test_file_formats_agree(mixed, suffix, tmp_path):
     path = tmp_path / f"x.{suffix}"
     {
         "csv": lambda: mixed.to_csv(path, index=False, sep=";", decimal=","),
@@ -64,14 +64,14 @@ def test_numbers_survive_text(values):
         ("town", [["Ulm"], [], ["Bern"]], "lists or records"),
     ],
 )
-def test_what_does_not_fit_is_named_with_its_row(mixed, column, values, words):
+def test_invalid_values_raise_with_their_row(mixed, column, values, words):
     schema = infer_schema(mixed, [])
     table = mixed.iloc[:3].assign(**{column: values})
     with pytest.raises(TableError, match=words):
         schema.read(table, first_row=100)
 
 
-def test_the_value_that_is_wrong_is_named_among_decimal_commas(mixed):
+def test_invalid_value_among_decimal_commas_raises(mixed):
     schema = infer_schema(mixed, [])
     table = as_text(mixed.iloc[:3]).assign(area=["1,5", "2,5,1", "-3,5e2"])
     with pytest.raises(TableError, match='"2,5,1" in row 2'):
@@ -80,7 +80,7 @@ def test_the_value_that_is_wrong_is_named_among_decimal_commas(mixed):
     np.testing.assert_array_equal(schema.read(table).area, [1.5, np.nan, -350.0])
 
 
-def test_a_missing_column_is_named(mixed):
+def test_missing_column_raises(mixed):
     schema = infer_schema(mixed, [])
     with pytest.raises(
         TableError, match='"area", which the model was trained on, is missing: did you mean "Are"'
@@ -88,7 +88,7 @@ def test_a_missing_column_is_named(mixed):
         schema.read(mixed.rename(columns={"area": "Are"}))
 
 
-def test_new_words_are_counted(mixed):
+def test_unseen_categories_are_counted(mixed):
     schema = infer_schema(mixed, [])
     table = mixed.iloc[:4].assign(town=["Ulm", "Rome", None, "Rome"])
     assert list(schema.unseen_categories(schema.read(table))) == [("town", 2, "Rome")]

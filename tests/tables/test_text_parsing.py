@@ -1,4 +1,4 @@
-"""Dates and numbers in text: recognised where they can be read in one way, else refused with what to do."""
+"""Dates and numbers in text: inferred formats, and errors for ambiguous ones."""
 
 import json
 
@@ -67,7 +67,7 @@ def model(file):
         (["1,234,567", "8"], ".", [1234567.0, 8.0]),
     ],
 )
-def test_the_decimal_mark_is_found_from_all_numbers_of_a_column(values, decimal, numbers):
+def test_inferred_decimal_mark(values, decimal, numbers):
     column = text(*values, None)
     assert infer_decimal(column) == decimal
     np.testing.assert_array_equal(parse_numbers(column, decimal).astype(float), [*numbers, np.nan])
@@ -83,7 +83,7 @@ def test_grouped_numbers_survive_text(cents, decimal):
 
 
 @pytest.mark.parametrize("values", [["1,250", "2,375"], ["8,000", "800"], ["1.250", "800"]])
-def test_numbers_that_can_be_read_in_two_ways_need_the_option(values):
+def test_ambiguous_numbers_raise(values):
     with pytest.raises(TableError, match=rf'"column" has numbers such as {values[0]}.*--decimal'):
         infer_decimal(text(*values))
     for decimal in ",.":
@@ -93,7 +93,7 @@ def test_numbers_that_can_be_read_in_two_ways_need_the_option(values):
         assert parse_numbers(text(*values), decimal).tolist() == expected
 
 
-def test_points_of_thousands_beside_decimal_commas_need_the_option(tmp_path):
+def test_ambiguous_points_beside_decimal_commas_raise(tmp_path):
     path = tmp_path / "cars.csv"
     rows = "".join(f"{9 + k}.{k:03d};{k},5;{k}\n" for k in range(20))
     path.write_text(f"km;litres;price\n{rows}")
@@ -103,12 +103,12 @@ def test_points_of_thousands_beside_decimal_commas_need_the_option(tmp_path):
     assert load_table(path, "price", decimal=".").X.km[1] == 10.001
 
 
-def test_without_a_known_mark_each_number_is_read_for_itself():
+def test_numbers_without_a_known_mark():
     actual = parse_numbers(text("1.5", "1,5", "2.450,00", "2,450.00", "1,250", "x"))
     np.testing.assert_array_equal(actual, [1.5, 1.5, 2450.0, 2450.0, np.nan, np.nan])
 
 
-def test_whole_numbers_are_read_by_the_decimal_commas_of_the_other_columns(tmp_path):
+def test_whole_numbers_use_the_mark_of_other_columns(tmp_path):
     path = tmp_path / "table.csv"
     path.write_text("pop;lat;price\n" + "".join(f"{100 + k};48.{k:04d};{k},25\n" for k in range(40)))
     table = load_table(path, "price")
@@ -118,7 +118,7 @@ def test_whole_numbers_are_read_by_the_decimal_commas_of_the_other_columns(tmp_p
     assert not any("pop" in note for note in table.notes)
 
 
-def test_points_are_not_read_as_decimal_marks_beside_commas():
+def test_points_beside_commas_are_no_decimal_marks():
     actual = parse_numbers(text("1.250", "2.450,00", "950"))
     np.testing.assert_array_equal(actual, [np.nan, 2450, 950])
     assert parse_numbers(text("1.250", "1.5", "950")).tolist() == [1.25, 1.5, 950]
@@ -126,7 +126,7 @@ def test_points_are_not_read_as_decimal_marks_beside_commas():
     assert parse_numbers(text("1.250", "2.5", "x")).isna().tolist() == [False, False, True]
 
 
-def test_points_before_three_digits_everywhere_are_noted(tmp_path):
+def test_inferred_points_are_noted(tmp_path):
     path = tmp_path / "table.csv"
     path.write_text("km;litres;price\n" + "".join(f"6.{k:03d};{k}.5;{k}\n" for k in range(40)))
     table = load_table(path, "price")
@@ -137,7 +137,7 @@ def test_points_before_three_digits_everywhere_are_noted(tmp_path):
         assert len(notes) == 1 and "price" not in notes[0]
 
 
-def test_the_decimal_mark_of_the_training_table_changes_nothing_later(tmp_path):
+def test_decimal_of_the_training_table_has_no_effect(tmp_path):
     path = tmp_path / "table.csv"
     path.write_text("lat;sold;y\n" + "".join(f"47.{k:04d};1.{k:03d};{k}.25\n" for k in range(40)))
     model = fit(path, "y", decimal=",", model="linear")
@@ -159,7 +159,7 @@ def test_points_of_one_column_are_decimal_marks_in_all(tmp_path):
     assert model.with_formats(decimal=",").schema.read(later).iloc[0].tolist() == [1.25, 2, 1.25]
 
 
-def test_numbers_but_for_a_few_are_refused_with_the_row(tmp_path):
+def test_mostly_numbers_raise_with_the_row(tmp_path):
     path = tmp_path / "table.csv"
     path.write_text("area;price\n" + "".join(f"{k},5;{k}\n" for k in range(1, 30)) + "wide;30\n")
     with pytest.raises(TableError, match=r'"area" is numbers except for 1 of 30 values, .* "wide" in row 30'):
@@ -183,7 +183,7 @@ def test_numbers_but_for_a_few_are_refused_with_the_row(tmp_path):
         (["03/01/2021 2:05:10 PM", "03/13/2021 11:00:00 am"], "%m/%d/%Y %I:%M:%S %p"),
     ],
 )
-def test_formats_of_dates_are_found_from_all_values_of_a_column(values, date_format):
+def test_inferred_date_format(values, date_format):
     column = text(*values, None)
     assert infer_date_format(column) == date_format
     actual = parse_dates(column, date_format)
@@ -191,14 +191,14 @@ def test_formats_of_dates_are_found_from_all_values_of_a_column(values, date_for
 
 
 @pytest.mark.parametrize("values", [["01/03/2021", "04/05/2021"], ["01-03-21", "04-05-21"]])
-def test_dates_that_can_be_read_in_two_ways_need_the_option(values):
+def test_ambiguous_dates_raise(values):
     with pytest.raises(TableError, match=f"dates such as {values[0]}, .*--date-format"):
         infer_date_format(text(*values))
     chosen = "%m/%d/%Y" if "/" in values[0] else "%d-%m-%y"
     assert infer_date_format(text(*values), chosen) == chosen
 
 
-def test_other_formats_are_named(tmp_path):
+def test_given_date_format(tmp_path):
     path = tmp_path / "table.csv"
     path.write_text("day,area,price\n" + "".join(f"{k} Mar 2021,{k},{k}.5\n" for k in range(1, 30)))
     table = load_table(path, "price", date_format="%d %b %Y")
@@ -213,18 +213,18 @@ def test_other_formats_are_named(tmp_path):
 
 
 @pytest.mark.parametrize("odd", ["31.06.2021", "06/30/2021", "soon"])
-def test_dates_but_for_a_few_are_refused_with_the_row(odd):
+def test_mostly_dates_raise_with_the_row(odd):
     column = text(*(f"{day:02d}.03.2021" for day in range(1, 30)), odd)
     with pytest.raises(TableError, match=f'except for 1 of 30 values, the first of them "{odd}" in row 30'):
         infer_date_format(column)
 
 
 @pytest.mark.parametrize("values", [["1.2.3", "1.2.10"], ["45/99/2021", "1/1/1"], ["a.b.2021", "10.0.0.1"]])
-def test_codes_are_no_dates(values):
+def test_codes_are_not_dates(values):
     assert infer_date_format(text(*values)) is None
 
 
-def test_a_format_of_dates_may_be_given_where_dates_are_certain(tmp_path):
+def test_date_format_for_unambiguous_dates(tmp_path):
     path = tmp_path / "table.csv"
     path.write_text("day,price\n" + "".join(f"2021-03-{k:02d},{k}.5\n" for k in range(1, 30)))
     for table in (path, pd.read_csv(path, parse_dates=["day"])):
@@ -256,7 +256,7 @@ def test_the_century_of_two_digit_years_is_noted(tmp_path):
         ("{day}.3%", "plain numbers"),
     ],
 )
-def test_dates_and_numbers_in_other_forms_are_refused(value, advice, tmp_path):
+def test_unknown_formats_raise(value, advice, tmp_path):
     values = [value.format(day=1 + k % 28) for k in range(100)]
     frame = pd.DataFrame({"made": values, "size": [f"{k}.5" for k in range(100)]})
     for column in (frame.made, frame.made[:28]):  # that repeat, or not
@@ -274,7 +274,7 @@ def test_dates_and_numbers_in_other_forms_are_refused(value, advice, tmp_path):
         *("Marsh {k} Road", "{k} March Street 2021", "item {k}, in May", "a{k}b4-11ee", "1/{k}", "{k}%-20%"),
     ],
 )
-def test_categories_ids_and_free_text_are_no_dates_or_numbers(value):
+def test_categories_ids_and_free_text_are_not_dates_or_numbers(value):
     frame = pd.DataFrame(
         {"made": [value.format(k=10 + k) for k in range(40)], "x": [f"{k}" for k in range(40)]}
     )
@@ -285,7 +285,7 @@ def test_categories_ids_and_free_text_are_no_dates_or_numbers(value):
     assert load_table(rates, "size").schema.category_names == ["made"]
 
 
-def test_white_space_is_a_missing_value(tmp_path):
+def test_white_space_is_missing(tmp_path):
     path = tmp_path / "table.csv"
     rows = "".join(f"{k},{k}.5\n" for k in range(20))
     path.write_text(f"area,price\n{rows} ,7.5\nNaN ,8.5\n3, \n")
@@ -297,7 +297,7 @@ def test_white_space_is_a_missing_value(tmp_path):
 # -- tables -------------------------------------------------------------------------------------------------
 
 
-def test_dates_and_numbers_are_learnt_and_told(model, sales):
+def test_inferred_formats_are_noted(model, sales):
     formats = {column.name: (column.kind, column.format) for column in model.schema.columns}
     assert formats == {
         "sold": ("date", "%d.%m.%Y"),
@@ -310,7 +310,7 @@ def test_dates_and_numbers_are_learnt_and_told(model, sales):
         assert any(words in note for note in model.report["notes"])
 
 
-def test_dates_are_classes_only_if_they_are_asked_to_be(tmp_path):
+def test_dates_as_classes(tmp_path):
     path = tmp_path / "table.csv"
     path.write_text("area,sold\n" + "".join(f"{k},0{1 + k % 2}/03/2021\n" for k in range(40)))
     with pytest.raises(TableError, match="--date-format"):
@@ -320,7 +320,7 @@ def test_dates_are_classes_only_if_they_are_asked_to_be(tmp_path):
     assert load_table(path, "sold", date_format="%d/%m/%Y").task == "regression"
 
 
-def test_dates_as_targets_are_no_classes(file, sales):
+def test_dates_as_targets(file, sales):
     model = fit(file, "sold", model="linear")
     days = pd.to_datetime(sales.sold, format="%d.%m.%Y", utc=True)
     assert (model.task, model.target_format) == ("regression", "%d.%m.%Y")
@@ -331,7 +331,7 @@ def test_dates_as_targets_are_no_classes(file, sales):
 
 
 @pytest.mark.parametrize("options", [{}, {"dtype": str}, {"keep_default_na": False}, {"dtype": "string"}])
-def test_a_file_and_its_frame_give_the_same_model(options, model, file):
+def test_file_and_frame_give_the_same_model(options, model, file):
     frame = pd.read_csv(file, sep=";", **options)
     other = fit(frame, "price", model="linear")
     assert other.report["sha256"] == model.report["sha256"]
@@ -343,7 +343,7 @@ def test_a_file_and_its_frame_give_the_same_model(options, model, file):
     assert evaluate(other, frame).to_dict() == evaluate(model, file).to_dict()
 
 
-def test_text_of_plain_numbers_among_numbers_is_categories():
+def test_text_of_numbers_in_a_typed_table_is_categories():
     frame = pd.DataFrame(
         {"zip": ["01234", "89073"] * 20, "area": np.arange(40.0), "price": np.arange(40) / 7}
     )
@@ -354,7 +354,7 @@ def test_text_of_plain_numbers_among_numbers_is_categories():
     assert load_table(frame.astype(str), "price").schema.columns[0].kind == "number"
 
 
-def test_a_folder_keeps_the_formats(model, file, tmp_path):
+def test_folder_keeps_formats(model, file, tmp_path):
     model.save(tmp_path / "model")
     again = deltauq.load(tmp_path / "model")
     assert (again.schema, again.target_format) == (model.schema, model.target_format)
@@ -376,7 +376,7 @@ def test_a_folder_keeps_the_formats(model, file, tmp_path):
         ({"sold": "2021-03-14"}, None, None),
     ],
 )
-def test_later_tables_are_read_by_the_formats_of_the_first(change, words, option, model, sales, tmp_path):
+def test_other_tables_use_the_formats_of_the_training_table(change, words, option, model, sales, tmp_path):
     path = tmp_path / "new.csv"
     sales.assign(**change).to_csv(path, index=False)
     out = tmp_path / "out.csv"
@@ -393,7 +393,7 @@ def test_later_tables_are_read_by_the_formats_of_the_first(change, words, option
     pd.testing.assert_frame_equal(pd.read_csv(out), expected)
 
 
-def test_what_is_ambiguous_later_is_read_as_the_first_table_says(model, sales):
+def test_ambiguous_values_are_read_by_the_formats_of_the_training_table(model, sales):
     later = sales.assign(area="1,250", sold="04.05.2021")
     read = model.schema.read(later)
     assert set(read.area) == {1.25}
@@ -405,7 +405,7 @@ def test_what_is_ambiguous_later_is_read_as_the_first_table_says(model, sales):
 @pytest.mark.parametrize(
     ("column", "form"), [(0, "%Q"), (0, ["%d"]), (1, ";"), (1, "%d"), (3, ","), (None, "%d"), (None, 1)]
 )
-def test_a_folder_with_a_format_that_means_nothing_is_refused(column, form, model, tmp_path):
+def test_invalid_format_in_a_folder_raises(column, form, model, tmp_path):
     model.save(tmp_path / "model")
     path = tmp_path / "model" / METADATA_FILE
     metadata = json.loads(path.read_text())
@@ -420,7 +420,7 @@ def test_a_folder_with_a_format_that_means_nothing_is_refused(column, form, mode
         deltauq.load(tmp_path / "model")
 
 
-def test_few_values_of_which_one_is_no_number_are_categories():
+def test_few_values_with_text_are_categories():
     frame = pd.DataFrame({"rooms": ["1", "2", "3", "4", "5+"] * 40, "y": np.arange(200.0)})
     frame.loc[frame.rooms == "5+", "rooms"] = np.where(np.arange(40) < 10, "5+", "4")
     assert frame.rooms.eq("5+").mean() < 0.1

@@ -1,4 +1,4 @@
-"""Risk: reverse anchoring against its definition, targets of anchors, and the levels."""
+"""`TableModel`: levels of risk, and representations."""
 
 import numpy as np
 import pandas as pd
@@ -7,15 +7,16 @@ from sklearn.ensemble import RandomForestRegressor
 from sklearn.linear_model import Ridge
 from sklearn.svm import SVR
 
+import deltauq
 from deltauq import AnchoredRegressor
-from deltauq.tables import fit
+from deltauq.tables import evaluate, fit
 from deltauq.tables import model as model_module
 from deltauq.tables.model import RISK_LEVELS, RiskScale, anchor_targets, reverse_scores
 
 
 @pytest.mark.parametrize("base", [RandomForestRegressor(3), SVR(), Ridge()])
 @pytest.mark.parametrize("center", ["anchored", "estimator"])
-def test_the_score_is_the_worst_error_with_the_row_as_anchor(base, center, table, monkeypatch):
+def test_reverse_scores_equal_their_definition(base, center, table, monkeypatch):
     X, y = table
     model = AnchoredRegressor(base, n_anchors=7, center=center, random_state=0).fit(X[:40], y[:40])
     anchors, targets, rows = X[:9], y[:9], X[40:]
@@ -36,7 +37,7 @@ def test_targets_of_anchors():
     assert anchor_targets(centres, X, y, averaged=True).tolist() == [2.0, 30.0, 40.0]
 
 
-def test_the_level_is_that_of_the_worse_measure():
+def test_risk_of_two_measures():
     scale = RiskScale({"std": (1.0, 2.0), "reverse": (10.0, 20.0)})
     std, reverse = np.meshgrid([0.5, 1.0, 1.5, 2.5], [5.0, 15.0, 25.0], indexing="ij")
     levels = scale.levels({"std": std.ravel(), "reverse": reverse.ravel()})
@@ -55,7 +56,7 @@ def test_the_level_is_that_of_the_worse_measure():
 @pytest.mark.parametrize("n", [9, 19, 39, 50, 400])
 @pytest.mark.parametrize("names", [["std", "reverse"], ["error_probability"]])
 @pytest.mark.parametrize("ties", [False, True])
-def test_few_rows_like_those_held_out_have_a_high_risk(n, names, ties):
+def test_share_of_high_risk(n, names, ties):
     rng = np.random.default_rng(n)
 
     def draw(m):
@@ -73,7 +74,7 @@ def test_few_rows_like_those_held_out_have_a_high_risk(n, names, ties):
         assert ties or n < 400 or np.mean(shares) > 0.8 * bound
 
 
-def test_high_risk_is_seldom_on_fresh_rows_and_errors_are_larger_there():
+def test_errors_are_larger_at_high_risk():
     rng = np.random.default_rng(3)
     X = rng.normal(size=(5000, 2))
     noise = rng.normal(size=5000) * np.where(X[:, 1] > 0, 0.2, 2.0)
@@ -88,7 +89,7 @@ def test_high_risk_is_seldom_on_fresh_rows_and_errors_are_larger_there():
         assert errors["high"] > 1.2 * errors["low"]
 
 
-def test_far_away_is_riskier():
+def test_risk_far_from_the_data():
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, size=(200, 2))
     y = np.sin(3 * X[:, 0]) + X[:, 1] ** 2
@@ -103,3 +104,19 @@ def test_far_away_is_riskier():
     scale = RiskScale.from_held_out(measure(X[150:]))
     near, far = (scale.levels(measure(rows)) for rows in (X[150:], X[150:] + 3.0))
     assert set(far) == {"high"} and np.mean(near == "high") <= 0.05
+
+
+def test_repr_shows_no_values_of_the_table(tmp_path):
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(rng.normal(size=(100, 2)), columns=["a", "b"])
+    table["street"] = rng.choice(["Secret Lane", "Secret Road"], 100)
+    table["y"] = table.a + 0.8765
+    fit(table, "y").save(tmp_path / "model")
+    model = deltauq.load(tmp_path / "model")
+    evaluation = evaluate(model, table)
+    for value in (model, model.fitted, model.schema, evaluation, evaluation.rows):
+        text = repr(value)
+        assert len(text) < 500
+        assert not any(number in text for number in (f"{table.a[0]:.4f}", f"{table.y[0]:.4f}"))
+        assert "Secret" not in text
+    assert "target='y'" in repr(model) and "RandomForestRegressor" in repr(model)
