@@ -5,6 +5,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.datasets import load_diabetes
+from sklearn.utils import check_array
 
 from deltauq.tables.base_models import BaseModel
 from deltauq.utils.install import install_command
@@ -101,3 +102,12 @@ def test_targets_of_extreme_size(run, tmp_path, unit):
     done = run("assess", tmp_path / "t.csv", "--target", "y", "--model", "tree", "--json")
     assert done.code == 0, done.err
     assert json.loads(done.out)["recommendation"]["text"]
+
+
+def test_error_of_the_base_model(run, monkeypatch, diabetes):
+    # The error arises in a function of scikit-learn.
+    monkeypatch.setattr(
+        "sklearn.tree.DecisionTreeRegressor.fit", lambda *args, **kwargs: check_array([[np.nan]])
+    )
+    done = run("assess", diabetes, "--target", "y", "--model", "tree")
+    done.assert_input_error("tree cannot be assessed on this table", "NaN")

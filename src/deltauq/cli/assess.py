@@ -80,6 +80,7 @@ def _assess(table: "TrainingTable", model: BaseModel, **params: Any) -> "Assessm
     from sklearn.exceptions import ConvergenceWarning
 
     from deltauq.assessment import assess
+    from deltauq.tables.errors import model_errors
     from deltauq.tables.preprocessing import build_pipeline
 
     y, unit = table.y, 1.0
@@ -93,5 +94,6 @@ def _assess(table: "TrainingTable", model: BaseModel, **params: Any) -> "Assessm
     with warnings.catch_warnings(), counting_bar("fits") as tick:
         warnings.filterwarnings("ignore", "Found unknown categories", UserWarning)
         warnings.simplefilter("ignore", ConvergenceWarning)
-        result = assess(build_pipeline(model, table), table.X, y, progress=tick, **params)
+        with model_errors(f"{model.value} cannot be assessed on this table"):
+            result = assess(build_pipeline(model, table), table.X, y, progress=tick, **params)
     return result.rescaled(unit) if table.task == "regression" else result
