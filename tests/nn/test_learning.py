@@ -101,19 +101,3 @@ def test_mnist_is_learned_and_grey_pictures_detected(data_dir):
     assert plain > 0.95
     assert anchored > plain - 0.01
     assert auroc > 0.9
-
-
-@pytest.mark.slow
-def test_the_uncertainty_grows_in_the_gap():
-    from experiments import ResultLine
-    from experiments.gap import EXPERIMENT
-
-    lines = []
-    for cell in EXPERIMENT.cells("quick"):
-        outcome = EXPERIMENT.run(cell, "quick")
-        lines.append(ResultLine("gap", 1, "quick", cell, outcome.metrics, 0.0, details=outcome.details))
-    chosen = [line.metrics for line in lines if line.cell["method"] == "chosen"]
-    # How far differs between seeds and curves, by a factor of two and more.
-    assert np.mean([metrics["sigma_gap_over_data"] for metrics in chosen]) > 4
-    assert max(metrics["rmse"] for metrics in chosen) < 0.15
-    assert len(EXPERIMENT.figures(lines)) == len(lines) == 4
