@@ -128,11 +128,11 @@ def by_anchors(training: TrainingRun, sets: Mapping[str, str], classes: np.ndarr
         shifted = {name: logits(training, images, anchors) for name, images in others.items()}
         metrics[f"auroc_half_{kind}"] = mean_auroc(_halved_entropy, clean, shifted)
         metrics[f"auroc_sigma_{kind}"] = mean_auroc(spread, clean, shifted)
-        for way, fit in (("temperature", fitted_temperature), ("fitted", fitted_spread)):
+        for scaling, fit in (("temperature", fitted_temperature), ("fitted", fitted_spread)):
             scorer = fit(clean[:, ::2], classes[::2])
             for name, metric in (("ece", ece), ("nll", nll)):
                 figures = [metric(classes[1::2], scorer(k[:, 1::2]).probabilities) for k in shifted.values()]
-                metrics[f"{name}_{way}_{kind}"] = float(np.mean(figures))
+                metrics[f"{name}_{scaling}_{kind}"] = float(np.mean(figures))
     return metrics
 
 
@@ -153,7 +153,7 @@ def classifier(clean: np.ndarray, shifted: Mapping[str, np.ndarray], classes: np
         Calibration of the mean logits unscaled, halved, scaled by 0.5 − σ², by a fitted temperature, and
         by a fitted function of σ; with "shifted" in the name for corrupted images.
     """
-    ways: dict[str, Scorer] = {
+    scorers: dict[str, Scorer] = {
         "mean": mean_logits(1.0),
         "half": mean_logits(0.5),
         "uq": spread_scaled,
@@ -162,7 +162,7 @@ def classifier(clean: np.ndarray, shifted: Mapping[str, np.ndarray], classes: np
     }
     classes, clean, shifts = classes[1::2], clean[:, 1::2], [k[:, 1::2] for k in shifted.values()]
     metrics = {}
-    for name, scorer in ways.items():
+    for name, scorer in scorers.items():
         stated, under_shift = scorer(clean).probabilities, [scorer(k).probabilities for k in shifts]
         if name == "mean":
             metrics["accuracy"] = accuracy(classes, stated)
@@ -244,7 +244,7 @@ def _fitted_auroc(
     return auroc(*scores)
 
 
-WAYS = {
+SCALINGS = {
     "mean": "unscaled",
     "half": "× 0.5",
     "uq": "× (0.5 − σ²)",
@@ -261,12 +261,12 @@ NAMES = {
     "ece_half": "ECE, × 0.5",
     "ece_mean_shifted": "ECE, corrupted",
     "ece_half_shifted": "ECE, × 0.5, corrupted",
-    **{f"auroc_{way}": f"AUROC, {name}" for way, name in WAYS.items()},
-    **{f"nll_{way}_shifted": name for way, name in WAYS.items()},
+    **{f"auroc_{scaling}": f"AUROC, {name}" for scaling, name in SCALINGS.items()},
+    **{f"nll_{scaling}_shifted": name for scaling, name in SCALINGS.items()},
     **{f"auroc_half_{kind}": f"AUROC, × 0.5, {kind}" for kind in ("clean", "noisy")},
     **{f"auroc_sigma_{kind}": f"AUROC, σ, {kind}" for kind in ("clean", "noisy")},
     **{
-        f"{metric}_fitted_{kind}": f"{metric.upper()}, {WAYS['fitted']}, {kind}"
+        f"{metric}_fitted_{kind}": f"{metric.upper()}, {SCALINGS['fitted']}, {kind}"
         for metric in ("ece", "nll")
         for kind in ("clean", "noisy")
     },
@@ -315,7 +315,7 @@ EXPERIMENT = Experiment(
         ),
         TableSpec(
             "Does it add anything to calibration? Negative log-likelihood under corruptions",
-            tuple(f"nll_{way}_shifted" for way in ("mean", "half", "uq", "temperature", "fitted")),
+            tuple(f"nll_{scaling}_shifted" for scaling in ("mean", "half", "uq", "temperature", "fitted")),
             "setting",
             best="min",
             labels=NAMES,

@@ -154,8 +154,8 @@ def measured(values: np.ndarray, problem: Maximisation) -> Outcome:
         The details contain the best value so far, for a figure.
     """
     best = np.maximum.accumulate(values)[N_INITIAL - 1 :]
-    way = problem.maximum - best[0]
-    progress = (best - best[0]) / way
+    distance = problem.maximum - best[0]
+    progress = (best - best[0]) / distance
     metrics = {
         "best": best[-1],
         "auc_best": best[1:].mean(),

@@ -37,8 +37,8 @@ class _Convolution(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
         x, weight = ctx.saved_tensors
         for_x = _InputGradient.apply(grad, weight, x, ctx.arguments) if ctx.needs_input_grad[0] else None
-        wanted = ctx.needs_input_grad[1] and not torch.is_grad_enabled()
-        for_weight = _weight_gradient(grad, x, weight, ctx.arguments) if wanted else None
+        requested = ctx.needs_input_grad[1] and not torch.is_grad_enabled()
+        for_weight = _weight_gradient(grad, x, weight, ctx.arguments) if requested else None
         return for_x, for_weight, None
 
 
@@ -126,9 +126,9 @@ def _normalisation_gradients(
     grad: Tensor, x: Tensor, weight: Tensor, mean: Tensor, scale: Tensor, eps: float, of_parameters: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the gradients of inputs, weights and biases."""
-    wanted = [True, of_parameters, of_parameters]
+    requested = [True, of_parameters, of_parameters]
     gradients: tuple[Tensor, Tensor, Tensor] = torch.ops.aten.native_batch_norm_backward(
-        grad, x, weight, None, None, mean, scale, True, eps, wanted
+        grad, x, weight, None, None, mean, scale, True, eps, requested
     )
     return gradients
 

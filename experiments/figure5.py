@@ -262,7 +262,7 @@ def scorers_of(names: Sequence[str], predict: Predictor, profile: str) -> dict[s
     fits = {name: (method.fit, method.fit_on) for name, method in methods.items() if method.fit is not None}
     needed = dict.fromkeys(images for _, fit_on in fits.values() for images in fit_on)
     sets = {images: load_image_set(images, profile) for images in needed}
-    logits = {images: predict(given.images).astype(np.float64) for images, given in sets.items()}
+    logits = {images: predict(image_set.images).astype(np.float64) for images, image_set in sets.items()}
     for name, (fit, fit_on) in fits.items():
         scorers[name] = fit(
             np.concatenate([logits[images] for images in fit_on], axis=1),
@@ -276,11 +276,11 @@ def evaluate_sets(
 ) -> dict[str, np.ndarray]:
     """Return the metrics of methods, by name, of shape (sets, metrics), with a predictor for each member."""
     figures: dict[str, list[list[float]]] = {name: [] for name in scorers}
-    for given in sets:
-        logits = np.concatenate([predict(given.images) for predict in predictors]).astype(np.float64)
+    for image_set in sets:
+        logits = np.concatenate([predict(image_set.images) for predict in predictors]).astype(np.float64)
         for name, scorer in scorers.items():
             probabilities = scorer(logits).probabilities
-            figures[name].append([metric(given.labels, probabilities) for metric in METRICS.values()])
+            figures[name].append([metric(image_set.labels, probabilities) for metric in METRICS.values()])
     return {name: np.array(rows) for name, rows in figures.items()}
 
 
@@ -317,8 +317,8 @@ def _boxes(lines: Sequence[ResultLine], metric: str) -> dict[str, np.ndarray]:
 
 
 def _first(images: str, profile: str) -> LabelledImages:
-    given, n = load_image_set(images, profile), N_IMAGES[profile]
-    return LabelledImages(given.images[:n], given.labels[:n])
+    image_set, n = load_image_set(images, profile), N_IMAGES[profile]
+    return LabelledImages(image_set.images[:n], image_set.labels[:n])
 
 
 def _table(metric: str, over: str) -> TableSpec:

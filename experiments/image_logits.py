@@ -59,12 +59,14 @@ def logits(run: TrainingRun, images: str, anchors: AnchorSetting = TRAINING_IMAG
     return shared_arrays(name, configuration, make)["logits"].astype(np.float64)
 
 
-def predict(net: nn.Module, run: TrainingRun, given: LabelledImages, anchors: AnchorSetting) -> np.ndarray:
+def predict(
+    net: nn.Module, run: TrainingRun, image_set: LabelledImages, anchors: AnchorSetting
+) -> np.ndarray:
     """Return logits of shape (K, n, 10), float16.
 
     They are computed in float32: rounding in bfloat16 would add to the spread over anchors.
     """
-    return predictor(net, run, anchors, len(given.images))(given.images)
+    return predictor(net, run, anchors, len(image_set.images))(image_set.images)
 
 
 Predictor = Callable[[np.ndarray], np.ndarray]
@@ -139,14 +141,14 @@ def _under_own_anchors(
     train_images = training_images(run).images
     drawn = np.random.default_rng(run.seed).integers(len(train_images), size=(anchors.number, n))
 
-    def function(mine: np.ndarray, x: Tensor, rows: Tensor) -> Tensor:
-        under = as_tensor(train_images[mine[rows.numpy()]], run.kind, x.device)
+    def function(rows_of_anchor: np.ndarray, x: Tensor, rows: Tensor) -> Tensor:
+        under = as_tensor(train_images[rows_of_anchor[rows.numpy()]], run.kind, x.device)
         outputs: Tensor = net(
             x, anchors=under[None], masked=torch.zeros((), dtype=torch.bool, device=x.device)
         )
         return outputs[None]
 
-    yield from (partial(function, mine) for mine in drawn)
+    yield from (partial(function, rows_of_anchor) for rows_of_anchor in drawn)
 
 
 def _under_mask(net: nn.Module, k: int, x: Tensor, rows: Tensor) -> Tensor:
@@ -187,21 +189,21 @@ def anchor_inputs(run: TrainingRun, anchors: AnchorSetting) -> Tensor:
     from deltauq.core.anchors import BalancedPrior, DataPrior, KMeansPrior, NormalPrior
 
     rng, number = np.random.default_rng(run.seed), anchors.number
-    given = training_images(run)
+    image_set = training_images(run)
     prior, _, severity = anchors.prior.partition("-")
     if prior == "normal":
         noise = NormalPrior(standard=True).draw(np.empty((1, 3, 32, 32)), number, rng)
         return torch.from_numpy(noise).float()
     if prior == "kmeans":
-        centres = KMeansPrior().draw(given.images[:KMEANS_ROWS].astype(np.float32) / 255, number, rng)
+        centres = KMeansPrior().draw(image_set.images[:KMEANS_ROWS].astype(np.float32) / 255, number, rng)
         return as_tensor(centres.astype(np.float32), run.kind, "cpu")
     if prior == "balanced":
-        drawn = BalancedPrior().draw(given.images, number, rng, labels=given.labels)
+        drawn = BalancedPrior().draw(image_set.images, number, rng, labels=image_set.labels)
         return as_tensor(drawn, run.kind, "cpu")
     if prior == "svhn":
         drawn = DataPrior().draw(load_image_set("svhn", run.profile).images, number, rng)
         return as_tensor(drawn, run.kind, "cpu")
-    images = DataPrior().draw(given.images, number, rng)
+    images = DataPrior().draw(image_set.images, number, rng)
     if prior == "impulse":
         from experiments.data.corruptions import corrupt
 

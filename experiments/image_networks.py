@@ -74,9 +74,9 @@ def train(run: TrainingRun, checkpoint: Path | None = None) -> nn.Module:
 
     from deltauq.nn.training import fit
 
-    given = training_images(run)
-    x = torch.from_numpy(np.ascontiguousarray(given.images.transpose(0, 3, 1, 2)))
-    y = torch.from_numpy(given.labels)
+    image_set = training_images(run)
+    x = torch.from_numpy(np.ascontiguousarray(image_set.images.transpose(0, 3, 1, 2)))
+    y = torch.from_numpy(image_set.labels)
     recipe = recipe_for_device(run)
     options: dict[str, Any] = {
         "normalise": normalisation(run.kind),
@@ -105,11 +105,11 @@ def train(run: TrainingRun, checkpoint: Path | None = None) -> nn.Module:
 
 def training_images(run: TrainingRun) -> LabelledImages:
     """Return the training images of a run."""
-    given = load_image_set("train", run.profile)
+    image_set = load_image_set("train", run.profile)
     if not run.schedule.held_out:
-        return given
-    end = len(given.images) - HELD_OUT[run.profile]
-    return LabelledImages(given.images[:end], given.labels[:end])
+        return image_set
+    end = len(image_set.images) - HELD_OUT[run.profile]
+    return LabelledImages(image_set.images[:end], image_set.labels[:end])
 
 
 def as_tensor(images: np.ndarray, kind: NetworkKind, device: Any) -> Tensor:

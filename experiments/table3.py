@@ -119,8 +119,11 @@ def draw(lines: Sequence[ResultLine]) -> list[Figure]:
                 curves.setdefault(line.cell["method"], []).append(line.details["best_so_far"])
         steps = np.arange(0, len(next(iter(curves.values()))[0]), PLOT_EVERY)
         series = {
-            DISPLAY_NAMES.get(method, method): (np.mean(found, axis=0)[steps], np.std(found, axis=0)[steps])
-            for method, found in curves.items()
+            DISPLAY_NAMES.get(method, method): (
+                np.mean(values, axis=0)[steps],
+                np.std(values, axis=0)[steps],
+            )
+            for method, values in curves.items()
         }
         maximum = round(MAXIMISATIONS[function].maximum, 6) + 0.0  # neither -1e-31 nor -0
         drawn.append(

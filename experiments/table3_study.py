@@ -94,8 +94,8 @@ def run(cell: Cell, profile: str) -> Outcome:
     runs = [(OTHER_MAXIMISATIONS[function], seed) for function, seed in names]
     make = _maker(method, MAX_EPOCHS[profile])
     values = shared_runs(f"table3-study-{dimension}d", configuration, runs, make, N_STEPS[profile])
-    mine = names.index((cell["function"], cell["seed"]))
-    return measured(values[mine], runs[mine][0])
+    position = names.index((cell["function"], cell["seed"]))
+    return measured(values[position], runs[position][0])
 
 
 def _maker(method: str, max_epochs: int | None) -> MakeSurrogate:

@@ -81,25 +81,25 @@ def cells(profile: str) -> list[Cell]:
 def run(cell: Cell, profile: str) -> Outcome:
     """Measure the digits that the search with one forward model finds for one target."""
     method, seed, target = cell["method"], cell["seed"], cell["target"]
-    found = searched(method, seed, SIZES[profile])
+    result = searched(method, seed, SIZES[profile])
     of_plain = searched("plain", seed, SIZES[profile])
     k = TARGETS.index(target)
-    thick = found["thickness"][k]
+    thick = result["thickness"][k]
     metrics = {
         "thickness": thick.mean(),
         "thickness_std": thick.std(ddof=1),
         "bias": abs(thick.mean() - target),
         "miss": np.abs(thick - target).mean(),
-        "predicted": found["mean"][k].mean(),
-        "diversity": mean_distance(found["x"][k].astype(np.float64)),
-        "recognised": found["recognised"][k].mean(),
-        "search_seconds": float(found["seconds"]),
-        "cost": float(found["seconds"] / of_plain["seconds"]),
+        "predicted": result["mean"][k].mean(),
+        "diversity": mean_distance(result["x"][k].astype(np.float64)),
+        "recognised": result["recognised"][k].mean(),
+        "search_seconds": float(result["seconds"]),
+        "cost": float(result["seconds"] / of_plain["seconds"]),
     }
-    if "std" in found:
-        metrics["predicted_std"] = found["std"][k].mean()
-        metrics["scale"] = float(found["scale"])
-    return Outcome(metrics, {"digits": packed(found["x"][k, :N_PICTURES])} if seed == 0 else None)
+    if "std" in result:
+        metrics["predicted_std"] = result["std"][k].mean()
+        metrics["scale"] = float(result["scale"])
+    return Outcome(metrics, {"digits": packed(result["x"][k, :N_PICTURES])} if seed == 0 else None)
 
 
 def searched(method: str, seed: int, size: Size) -> dict[str, np.ndarray]:
@@ -129,7 +129,7 @@ def _search(method: str, seed: int, size: Size) -> dict[str, np.ndarray]:
     scale = scale_of(f, digits.x.to(device), digits.y.to(device))
     z = starts(g, seed, size)
     started = time.perf_counter()
-    found = search(
+    result = search(
         g,
         f,
         TARGETS,
@@ -142,20 +142,20 @@ def _search(method: str, seed: int, size: Size) -> dict[str, np.ndarray]:
         y_std=digits.std,
         seed=seed,
     )
-    x = found.x.cpu()
+    x = result.x.cpu()
     seconds = time.perf_counter() - started
     classify = classifier(seed, size)
     with torch.no_grad():
-        confidence = classify(found.x.flatten(0, 1)).softmax(-1).amax(-1).cpu()
+        confidence = classify(result.x.flatten(0, 1)).softmax(-1).amax(-1).cpu()
     arrays = {
         "x": x.numpy().astype(np.float16),
         "thickness": thickness(x).numpy(),
-        "mean": found.mean.cpu().numpy(),
+        "mean": result.mean.cpu().numpy(),
         "recognised": (confidence > CONFIDENT).view(x.shape[:2]).numpy(),
         "seconds": np.array(seconds),
         "scale": np.array(scale),
     }
-    return arrays if found.std is None else {**arrays, "std": found.std.cpu().numpy()}
+    return arrays if result.std is None else {**arrays, "std": result.std.cpu().numpy()}
 
 
 def mean_distance(x: np.ndarray) -> float:

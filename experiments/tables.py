@@ -132,9 +132,9 @@ def make_grid(spec: TableSpec, summaries: Sequence[Summary]) -> Grid:
         tuple(
             (
                 name,
-                _cells(of_row, [paper.get((row, column)) for column in columns], shows, spec.best),
+                _cells(of_row, [paper.get((row, column)) for column in columns], formats, spec.best),
             )
-            for row, name, of_row, shows in zip(rows, names, table, _formatters(table, spec), strict=True)
+            for row, name, of_row, formats in zip(rows, names, table, _formatters(table, spec), strict=True)
         ),
         spec.note,
     )
@@ -239,8 +239,8 @@ def _rich_table(grid: Grid, columns: range) -> RichTable:
     from rich.text import Text
 
     def text(cell: GridCell) -> Text:
-        shown = Text(cell.ours, style="bold" if cell.best else "")
-        return shown.append(f"\n({cell.paper})", style="not bold dim") if cell.paper else shown
+        content = Text(cell.ours, style="bold" if cell.best else "")
+        return content.append(f"\n({cell.paper})", style="not bold dim") if cell.paper else content
 
     table = RichTable(title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column(grid.corner)
@@ -298,7 +298,7 @@ def _mean_name(averaged: Sequence[str], rows: Sequence[str]) -> str:
 def _cells(
     values: Sequence[Spread | None],
     paper: Sequence[float | None],
-    shows: Sequence[Callable[[float], str]],
+    formats: Sequence[Callable[[float], str]],
     which: str | None,
 ) -> tuple[GridCell, ...]:
     """Return one row as text."""
@@ -311,7 +311,7 @@ def _cells(
             "" if printed is None else _minus(f"{printed:.6g}"),
             value is not None and value.mean == best,
         )
-        for value, printed, show in zip(values, paper, shows, strict=True)
+        for value, printed, show in zip(values, paper, formats, strict=True)
     )
 
 

@@ -19,8 +19,8 @@ def lines_of(experiment, metrics):
         )
 
 
-def mean_of(lines, metric, word, value):
-    return np.mean([line.metrics[metric] for line in lines if line.cell[word] == value])
+def mean_of(lines, metric, key, value):
+    return np.mean([line.metrics[metric] for line in lines if line.cell[key] == value])
 
 
 def test_every_prior_has_a_dot_for_each_score():

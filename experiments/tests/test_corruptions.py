@@ -28,5 +28,5 @@ def test_a_sheet_of_what_is_there(data_dir, tmp_path, monkeypatch):
 
 def test_every_corruption_is_on_one_sheet():
     cells = get_experiment("corruptions").cells("paper")
-    shown = [name for names in SHEETS.values() for name in names]
-    assert sorted(shown) == sorted({cell["corruption"] for cell in cells}) and len(cells) == 95
+    content = [name for names in SHEETS.values() for name in names]
+    assert sorted(content) == sorted({cell["corruption"] for cell in cells}) and len(cells) == 95

@@ -19,13 +19,13 @@ class _AsItIs:
 def test_nominal_coverage_is_that_of_conformal_prediction(n):
     # Of n + 1 distinct scores in any order, the last is held in exactly this share of the cases.
     scores = np.arange(1.0, n + 2)
-    held = 0
+    covered = 0
     for last in range(n + 1):
         seen = Posterior(np.zeros(n), np.zeros(n))
         conformal = ConformalRegressor(_AsItIs(), delta=1.0).conformalize(seen, np.delete(scores, last))
         _, upper = conformal.predict_interval(Posterior(np.zeros(1), np.zeros(1)), 0.9)
-        held += scores[last] <= upper[0]
-    assert coverage.nominal_coverage(n, 0.9) == pytest.approx(held / (n + 1))
+        covered += scores[last] <= upper[0]
+    assert coverage.nominal_coverage(n, 0.9) == pytest.approx(covered / (n + 1))
 
 
 @pytest.mark.slow
@@ -35,9 +35,9 @@ def test_intervals_on_a_real_table(data_dir, tmp_path, monkeypatch):
     lines = list(run_experiment(coverage.EXPERIMENT, store))
     assert len(lines) == 2 and not list(run_experiment(coverage.EXPERIMENT, store))
     for line in lines:
-        found = line.metrics
-        assert found["promised"] == pytest.approx(64 / 71)
+        measured = line.metrics
+        assert measured["promised"] == pytest.approx(64 / 71)
         # 31 test rows and 70 held-out ones: three standard deviations of what is by chance.
-        assert abs(found["coverage"] - found["promised"]) < 3 * np.sqrt(0.09 * (1 / 31 + 1 / 70))
-        assert found["width_ratio"] == pytest.approx(found["width"] / found["width_constant"])
-        assert found["mae"] < 2.0 and found["n_test"] == 31
+        assert abs(measured["coverage"] - measured["promised"]) < 3 * np.sqrt(0.09 * (1 / 31 + 1 / 70))
+        assert measured["width_ratio"] == pytest.approx(measured["width"] / measured["width_constant"])
+        assert measured["mae"] < 2.0 and measured["n_test"] == 31

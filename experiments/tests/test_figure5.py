@@ -115,7 +115,7 @@ def test_figures_agree_with_torchmetrics_on_saved_logits(tmp_path):
     labels[::2] = saved.astype(float).mean(axis=0).argmax(axis=1)[::2]
     given = LabelledImages(np.zeros(1), labels)
     scorers = {name: figure5.METHODS[name].scorer for name in ("plain", "mc-dropout", "delta-uq")}
-    found = figure5.evaluate_sets([lambda images: np.load(tmp_path / "logits.npy")], scorers, [given])
+    result = figure5.evaluate_sets([lambda images: np.load(tmp_path / "logits.npy")], scorers, [given])
     for name, scorer in scorers.items():
         probabilities = torch.from_numpy(scorer(saved.astype(float)).probabilities)
         target = torch.from_numpy(labels)
@@ -125,7 +125,7 @@ def test_figures_agree_with_torchmetrics_on_saved_logits(tmp_path):
             float(torch.nn.functional.nll_loss(probabilities.log(), target)),
             float(multiclass_accuracy(probabilities, target, num_classes=10, average="micro")),
         ]
-        np.testing.assert_allclose(found[name][0], expected, rtol=1e-5)
+        np.testing.assert_allclose(result[name][0], expected, rtol=1e-5)
 
 
 def test_medians_agree_with_details(monkeypatch):
@@ -168,9 +168,9 @@ def test_scorer_is_fitted_on_all_sets_of_its_method(monkeypatch):
     )
     names = ["temperature", "temperature-shifted"]
     scorers = figure5.scorers_of(names, sets.__getitem__, "quick")
-    for name, wanted in zip(names, (["validation"], list(sets)), strict=True):
-        logits = np.concatenate([sets[images] for images in wanted], axis=1)
-        expected = figure5.fitted_temperature(logits, np.concatenate([answers[i] for i in wanted]))
+    for name, expected_epochs in zip(names, (["validation"], list(sets)), strict=True):
+        logits = np.concatenate([sets[images] for images in expected_epochs], axis=1)
+        expected = figure5.fitted_temperature(logits, np.concatenate([answers[i] for i in expected_epochs]))
         np.testing.assert_allclose(scorers[name](logits).probabilities, expected(logits).probabilities)
 
 
@@ -211,10 +211,10 @@ def test_killed_training_continues_from_checkpoint(kind, tiny, cache, monkeypatc
     with pytest.raises(KeyboardInterrupt):
         image_networks.trained(run)
     assert len(list(cache.glob("artifacts/*.checkpoint"))) == 1
-    found = image_networks.trained(run).state_dict()
+    result = image_networks.trained(run).state_dict()
     assert seen == [1, 2] and not list(cache.glob("artifacts/*.checkpoint"))
     for name, value in expected.items():
-        torch.testing.assert_close(found[name], value, rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(result[name], value, rtol=1e-5, atol=1e-6)
 
 
 def lines_of(methods, seeds):
@@ -253,8 +253,8 @@ def test_tables_have_every_severity_and_the_papers_accuracy(tmp_path):
     store = ResultStore(tmp_path / "figure5.jsonl")
     for line in lines_of(figure5.METHODS, range(2)):
         store.append(line)
-    found = figure5.EXPERIMENT.lines(store, "paper")
-    grids = [make_grid(view, summarise(found)) for view in figure5.EXPERIMENT.tables]
+    result = figure5.EXPERIMENT.lines(store, "paper")
+    grids = [make_grid(view, summarise(result)) for view in figure5.EXPERIMENT.tables]
     severities = [f"severity {s}" for s in range(1, 6)]
     for grid in grids:
         assert len(grid.rows) == len(figure5.METHODS)
@@ -266,12 +266,12 @@ def test_tables_have_every_severity_and_the_papers_accuracy(tmp_path):
 def test_derived_mean_and_worst_corruption():
     (line,) = lines_of(["plain"], [0])
     by_corruption = np.array(line.details["ece"])
-    found = figure5.derived(line)
+    result = figure5.derived(line)
     for severity in range(1, 6):
         column = by_corruption[:, severity - 1]
-        assert found[f"ece_mean_{severity}"] == pytest.approx(column.mean())
-        assert found[f"ece_worst_{severity}"] == max(column)
-    assert len(found) == 10 and not found.keys() & line.metrics.keys()
+        assert result[f"ece_mean_{severity}"] == pytest.approx(column.mean())
+        assert result[f"ece_worst_{severity}"] == max(column)
+    assert len(result) == 10 and not result.keys() & line.metrics.keys()
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")

@@ -50,9 +50,9 @@ def table(page, corner):
     }
 
 
-def mean_of(experiment, metric, **words):
+def mean_of(experiment, metric, **keys):
     lines = ResultStore(ROOT / "results" / f"{experiment}.jsonl").latest().values()
-    chosen = [line for line in lines if line.profile == "paper" and words.items() <= line.cell.items()]
+    chosen = [line for line in lines if line.profile == "paper" and keys.items() <= line.cell.items()]
     return np.mean([line.metrics[metric] for line in chosen])
 
 
@@ -61,8 +61,8 @@ def test_recommendation_for_ood_images():
     stated = table("ood.md", "AUROC")
     assert len(stated) == 14
     for (schedule, column), figure in stated.items():
-        words = {"method": RECOMMENDED[column], "schedule": schedules[schedule]}
-        assert figure == pytest.approx(mean_of("table5", "auroc", **words), abs=5.01e-4), words
+        keys = {"method": RECOMMENDED[column], "schedule": schedules[schedule]}
+        assert figure == pytest.approx(mean_of("table5", "auroc", **keys), abs=5.01e-4), keys
 
 
 @pytest.mark.parametrize(
@@ -72,5 +72,5 @@ def test_recommendation_for_corrupted_images(corner, metric):
     stated = table("ood.md", corner)
     assert len(stated) == 6 * len(CORRUPTED)
     for (method, severity), figure in stated.items():
-        name, words = f"{metric}_{severity.replace('clean', '0')}", {"method": CORRUPTED[method]}
-        assert figure == pytest.approx(mean_of("figure5", name, **words), abs=5.01e-4), (name, words)
+        name, keys = f"{metric}_{severity.replace('clean', '0')}", {"method": CORRUPTED[method]}
+        assert figure == pytest.approx(mean_of("figure5", name, **keys), abs=5.01e-4), (name, keys)

@@ -99,9 +99,9 @@ def test_cached_network_equals_trained_network(kind, monkeypatch):
     kept = []
     train = image_networks.train
     monkeypatch.setattr(image_networks, "train", lambda run, *path: kept.append(train(run, *path)) or kept[0])
-    found = image_networks.trained(run_of(kind, seed=5)).state_dict()
+    result = image_networks.trained(run_of(kind, seed=5)).state_dict()
     for name, value in kept[0].state_dict().items():
-        assert torch.equal(found[name], value.cpu()), name
+        assert torch.equal(result[name], value.cpu()), name
 
 
 def test_cache_keys_omit_defaults():

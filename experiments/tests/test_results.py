@@ -65,11 +65,11 @@ for seed in range(100_000):
                 process.stdout.readline()
             time.sleep(0.02)
             os.kill(process.pid, signal.SIGKILL)
-            said = process.stdout.read().split()
+            printed = process.stdout.read().split()
         seeds = [each.cell["seed"] for each in ResultStore(path)]
         assert seeds, "lines survive"
-        if said:
-            assert int(said[-1]) in seeds, "every line that was said to be written is there"
+        if printed:
+            assert int(printed[-1]) in seeds, "every line that was said to be written is there"
     broken = [text for text in path.read_text().splitlines() if not _is_json(text)]
     assert len(broken) <= 3
 

@@ -20,11 +20,11 @@ def logits():
 
 
 def test_delta_uq_scales_every_class_by_its_own_spread(logits):
-    found = scoring.spread_scaled(logits)
+    result = scoring.spread_scaled(logits)
     variance = expit(logits).var(axis=0)
     expected = softmax(logits.mean(axis=0) * (0.5 - variance), axis=1)
-    np.testing.assert_allclose(found.probabilities, expected, atol=1e-12)
-    np.testing.assert_allclose(found.ood_score, -(expected * np.log(expected)).sum(axis=1), atol=1e-12)
+    np.testing.assert_allclose(result.probabilities, expected, atol=1e-12)
+    np.testing.assert_allclose(result.ood_score, -(expected * np.log(expected)).sum(axis=1), atol=1e-12)
     np.testing.assert_allclose(scoring.spread(logits), np.sqrt(variance.sum(axis=1)), atol=1e-12)
 
 
@@ -36,9 +36,9 @@ def test_without_spread_delta_uq_is_the_halved_mean(logits):
 
 def test_duq_score():
     kernels = np.array([[0.9, 0.01], [0.4, 0.3], [1e-30, 1e-35]])
-    found = scoring.largest_kernel(np.log(kernels)[None])
-    assert np.argsort(found.ood_score).tolist() == np.argsort(1 - kernels.max(axis=1)).tolist() == [0, 1, 2]
-    np.testing.assert_allclose(found.probabilities, kernels / kernels.sum(axis=1, keepdims=True))
+    result = scoring.largest_kernel(np.log(kernels)[None])
+    assert np.argsort(result.ood_score).tolist() == np.argsort(1 - kernels.max(axis=1)).tolist() == [0, 1, 2]
+    np.testing.assert_allclose(result.probabilities, kernels / kernels.sum(axis=1, keepdims=True))
 
 
 def test_members_are_averaged_as_probabilities(logits):
@@ -58,18 +58,18 @@ def test_fitted_score_with_information_in_sigma():
     rng = np.random.default_rng(1)
     clean = images(rng, 3.0, 0.2)
     shifted = {name: images(rng, 3.0, 0.6) for name in ("a", "b", "c")}
-    found = anchoring_variants.scores(clean, shifted)
-    assert found["auroc_fitted_sigma"] > 0.9 and found["auroc_sigma"] > 0.6
-    assert abs(found["auroc_fitted_mean"] - 0.5) < 0.08
+    result = anchoring_variants.scores(clean, shifted)
+    assert result["auroc_fitted_sigma"] > 0.9 and result["auroc_sigma"] > 0.6
+    assert abs(result["auroc_fitted_mean"] - 0.5) < 0.08
 
 
 def test_fitted_score_without_information_in_sigma():
     rng = np.random.default_rng(2)
     clean = images(rng, 3.0, 0.3)
     shifted = {name: images(rng, 1.0, 0.3) for name in ("a", "b", "c")}
-    found = anchoring_variants.scores(clean, shifted)
-    assert found["auroc_half"] > 0.9
-    assert found["auroc_fitted_sigma"] < found["auroc_fitted_mean"] + 0.02
+    result = anchoring_variants.scores(clean, shifted)
+    assert result["auroc_half"] > 0.9
+    assert result["auroc_fitted_sigma"] < result["auroc_fitted_mean"] + 0.02
     plain = anchoring_variants.scores(clean[:1], {name: k[:1] for name, k in shifted.items()})
     assert "auroc_sigma" not in plain and "auroc_fitted_sigma" not in plain
 
@@ -78,12 +78,12 @@ def test_calibration_uses_disjoint_halves():
     rng = np.random.default_rng(3)
     logits = rng.normal(scale=2.0, size=(4000, 10))
     classes = (softmax(logits, axis=1).cumsum(axis=1) < rng.random((4000, 1))).sum(axis=1)
-    found = anchoring_variants.classifier(2 * logits[None], {"a": 2 * logits[None]}, classes)
+    result = anchoring_variants.classifier(2 * logits[None], {"a": 2 * logits[None]}, classes)
     # Twice the true logits: halving is right, and a fitted temperature finds it.
-    assert found["ece_half"] < 0.03 < found["ece_mean"]
-    assert found["nll_temperature"] == pytest.approx(found["nll_half"], abs=0.003)
-    assert found["nll_fitted"] == pytest.approx(found["nll_temperature"])
-    assert found["ece_mean_shifted"] == pytest.approx(found["ece_mean"])
+    assert result["ece_half"] < 0.03 < result["ece_mean"]
+    assert result["nll_temperature"] == pytest.approx(result["nll_half"], abs=0.003)
+    assert result["nll_fitted"] == pytest.approx(result["nll_temperature"])
+    assert result["ece_mean_shifted"] == pytest.approx(result["ece_mean"])
 
 
 def test_scorers_are_fitted_on_held_out_images():

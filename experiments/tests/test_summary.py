@@ -15,8 +15,8 @@ from experiments.summary import load_results, summarise
 
 
 def line(cell, metrics, **changes):
-    words = {"experiment": "e", "version": 1, "profile": "quick", "seconds": 1.0}
-    return ResultLine(**{**words, "cell": cell, "metrics": metrics, **changes})
+    fields = {"experiment": "e", "version": 1, "profile": "quick", "seconds": 1.0}
+    return ResultLine(**{**fields, "cell": cell, "metrics": metrics, **changes})
 
 
 finite = st.floats(-1e6, 1e6)
@@ -81,16 +81,16 @@ def test_non_finite_mean_is_null_in_json(bad, tmp_path):
 def test_valid_stale_foreign_and_unreadable_lines(tmp_path):
     experiment = get_experiment("table1")
     quick, paper = experiment.cells("quick"), experiment.cells("paper")
-    words = {"experiment": "table1", "version": experiment.version, "hardware": "box", "commit": "abc"}
+    fields = {"experiment": "table1", "version": experiment.version, "hardware": "box", "commit": "abc"}
     metrics = {"r2": 0.5, "spearman": 0.1}
     store = ResultStore(tmp_path / "table1.jsonl")
-    store.append(line(quick[1], metrics, **words))
-    store.append(line(quick[0], {"r2": -9.0}, **words))
-    store.append(line(quick[0], metrics, **words, profile="quick"))  # computed again: the last one counts
-    store.append(line(paper[0], metrics, **words, profile="paper"))
-    store.append(line(quick[2], metrics, **{**words, "version": experiment.version - 1}))
-    store.append(line({"function": "rosenbrock", "seed": 0}, metrics, **words))
-    store.append(line(quick[0], metrics, **{**words, "experiment": "other"}))
+    store.append(line(quick[1], metrics, **fields))
+    store.append(line(quick[0], {"r2": -9.0}, **fields))
+    store.append(line(quick[0], metrics, **fields, profile="quick"))  # computed again: the last one counts
+    store.append(line(paper[0], metrics, **fields, profile="paper"))
+    store.append(line(quick[2], metrics, **{**fields, "version": experiment.version - 1}))
+    store.append(line({"function": "rosenbrock", "seed": 0}, metrics, **fields))
+    store.append(line(quick[0], metrics, **{**fields, "experiment": "other"}))
     with store.path.open("a") as file:
         file.write('\n[1, 2]\n{"experiment": "table1", "metr')
     results = load_results(experiment, store, "quick")

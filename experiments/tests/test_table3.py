@@ -50,16 +50,16 @@ def test_proposal_maximises_a_known_surrogate():
     best = torch.tensor([0.31, 0.72], dtype=torch.float64)
     model = Known(lambda x: -(x - best).square().sum(-1))
     x = torch.rand(6, 2, dtype=torch.float64)
-    found = propose(model, x, model.function(x)[:, None], np.random.default_rng(0))
-    np.testing.assert_allclose(found, best, atol=0.005)
+    result = propose(model, x, model.function(x)[:, None], np.random.default_rng(0))
+    np.testing.assert_allclose(result, best, atol=0.005)
 
 
 def test_an_evaluated_point_is_not_proposed_again():
     corner = torch.tensor([[1.0, 1.0]], dtype=torch.float64)
     model = Known(lambda x: x.sum(-1))
     x = torch.cat([torch.rand(5, 2, dtype=torch.float64), corner])
-    found = propose(model, x, model.function(x)[:, None], np.random.default_rng(0))
-    assert found.sum() > 1.9 and np.abs(found - 1).max() > 1e-6
+    result = propose(model, x, model.function(x)[:, None], np.random.default_rng(0))
+    assert result.sum() > 1.9 and np.abs(result - 1).max() > 1e-6
 
 
 def test_a_bowl_is_climbed():
@@ -138,7 +138,7 @@ def test_failed_surrogate_is_not_cached(monkeypatch):
 
     cell = table3.cells("quick")[0]
     with monkeypatch.context() as patch:
-        patch.setattr(table3, "surrogate_maker", lambda *words: failing)
+        patch.setattr(table3, "surrogate_maker", lambda *options: failing)
         with pytest.raises(RuntimeError, match="no luck"):
             table3.run(cell, "quick")
     assert np.isfinite(table3.run(cell, "quick").metrics["best"])

@@ -46,8 +46,8 @@ def test_diversity_is_the_mean_pairwise_distance():
 
 def test_digits_are_packed_small_and_whole():
     x = np.random.default_rng(0).integers(0, 256, (10, 784)) / 255
-    found = table4.unpacked(table4.packed(x))
-    np.testing.assert_array_equal(found.reshape(10, 784), np.rint(255 * x))
+    result = table4.unpacked(table4.packed(x))
+    np.testing.assert_array_equal(result.reshape(10, 784), np.rint(255 * x))
 
 
 def test_the_papers_bias_is_that_of_its_thickness():
@@ -111,8 +111,8 @@ def test_searches_can_start_at_the_thickest_training_digits(tiny):
     z = digit_models.starts(g, 0, size)
     assert z.shape == (TINY.restarts, 100) and torch.equal(z, digit_models.starts(g, 0, size))
     assert digit_models.starts(g, 0, TINY) is None
-    found, other = (table4.searched("plain", 0, words)["x"] for words in (size, TINY))
-    assert found.shape == other.shape and not np.array_equal(found, other)
+    result, other = (table4.searched("plain", 0, options)["x"] for options in (size, TINY))
+    assert result.shape == other.shape and not np.array_equal(result, other)
 
 
 def test_figures_of_digits():
@@ -133,8 +133,8 @@ def test_figures_of_digits():
         )
         for cell in table4.cells("paper")
     ]
-    found = table4.figures(lines)
-    assert [figure.title for figure in found] == ["plain", "MC dropout", "ensemble", "Δ-UQ"]
+    result = table4.figures(lines)
+    assert [figure.title for figure in result] == ["plain", "MC dropout", "ensemble", "Δ-UQ"]
     assert len(digits) < 12_000, "a line stays small"
 
 

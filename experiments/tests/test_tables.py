@@ -8,8 +8,8 @@ from experiments.summary import Spread, Summary
 from experiments.tables import TableSpec, escape_latex, make_grid, to_html, to_latex, to_markdown, to_rich
 
 
-def summary(row, column, mean, std=math.nan, **words):
-    return Summary({"set": row, "way": column, **words}, {"m": Spread(mean, std, 5)})
+def summary(row, column, mean, std=math.nan, **keys):
+    return Summary({"set": row, "way": column, **keys}, {"m": Spread(mean, std, 5)})
 
 
 @pytest.fixture
@@ -115,7 +115,7 @@ def test_ties_are_all_best_and_nan_is_not():
 
 
 @pytest.mark.parametrize(
-    ("values", "digits", "shown"),
+    ("values", "digits", "output"),
     [
         ((0.8903, 0.021), 3, ["0.890", "0.021"]),
         ((628.03, 767.96), 3, ["628", "768"]),
@@ -129,19 +129,19 @@ def test_ties_are_all_best_and_nan_is_not():
         ((1.5e-9, 2e-10), 2, ["1.5e-09", "2.0e-10"]),
     ],
 )
-def test_digits_of_a_row(values, digits, shown):
+def test_digits_of_a_row(values, digits, output):
     cells = [summary("row", name, value) for name, value in zip("ab", values, strict=True)]
     grid = make_grid(TableSpec("t", "m", rows="set", columns="way", digits=digits), cells)
-    assert [cell.ours for cell in grid.rows[0][1]] == shown
+    assert [cell.ours for cell in grid.rows[0][1]] == output
 
 
 def test_metrics_as_columns():
     def of(row, **metrics):
         return Summary({"set": row}, {name: Spread(value, math.nan, 1) for name, value in metrics.items()})
 
-    found = [of(1, error=0.0123, seconds=47.71), of(2, error=0.45, share=0.5, seconds=5.7)]
+    result = [of(1, error=0.0123, seconds=47.71), of(2, error=0.45, share=0.5, seconds=5.7)]
     spec = TableSpec("t", ("error", "share", "seconds"), "set", best=None)
-    grid = make_grid(spec, found)
+    grid = make_grid(spec, result)
     assert grid.columns == ("error", "share", "seconds")
     assert [[cell.mean for cell in cells] for _, cells in grid.rows] == [
         ["0.012", "–", "47.7"],
