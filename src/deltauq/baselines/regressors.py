@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -166,12 +167,9 @@ class QuantileForestRegressor(BaselineRegressor):
 
     def fit(self, X: Any, y: Any) -> QuantileForestRegressor:
         """Fit the forest to X of shape (n, d) and y of shape (n,)."""
-        try:
-            from quantile_forest import RandomForestQuantileRegressor
-        except ImportError as error:
-            raise ImportError(f"QuantileForestRegressor needs: {install_command('compare')}") from error
-        forest = RandomForestQuantileRegressor(self.n_estimators, random_state=self.random_state)
-        self.estimator_ = forest.fit(np.asarray(X), np.asarray(y))
+        forest = _imported("quantile_forest", "QuantileForestRegressor").RandomForestQuantileRegressor
+        model = forest(self.n_estimators, random_state=self.random_state)
+        self.estimator_ = model.fit(np.asarray(X), np.asarray(y))
         return self
 
     def posterior(self, X: Any) -> Posterior:
@@ -200,16 +198,12 @@ class NGBoostRegressor(BaselineRegressor):
 
     def fit(self, X: Any, y: Any) -> NGBoostRegressor:
         """Fit to X of shape (n, d) and y of shape (n,)."""
-        try:
-            from ngboost import NGBRegressor
-            from ngboost.learners import default_tree_learner
-        except ImportError as error:
-            raise ImportError(f"NGBoostRegressor needs: {install_command('compare')}") from error
+        ngboost = _imported("ngboost", "NGBoostRegressor")
         # The trees break ties between equally good splits with their own random state.
         random_state = check_random_state(self.random_state)
-        boosting = NGBRegressor(
+        boosting = ngboost.NGBRegressor(
             n_estimators=self.n_estimators,
-            Base=seeded_clone(default_tree_learner, random_state),
+            Base=seeded_clone(ngboost.learners.default_tree_learner, random_state),
             random_state=random_state,
             verbose=False,
         )
@@ -224,6 +218,13 @@ class NGBoostRegressor(BaselineRegressor):
         normal = self.estimator_.pred_dist(np.asarray(X))
         mean = self.center_ + self.scale_ * normal.params["loc"]
         return Posterior(mean, (self.scale_ * normal.params["scale"]) ** 2)
+
+
+def _imported(module: str, user: str) -> Any:
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise ImportError(f"{user} needs: {install_command('compare')}") from error
 
 
 def _posterior_over(predictions: Any) -> Posterior:

@@ -56,9 +56,8 @@ class VariationalLayer(nn.Module):
         }
 
     def weights(self) -> Iterator[tuple[str, Tensor, Tensor]]:
-        """Yield the names of the weights, their means and the logarithms of their standard deviations."""
+        """Yield the names of the weights, their means and log standard deviations, in the order of `draw`."""
         means = dict(self.layer.named_parameters())
-        # `draw` samples in this order.
         for name, log_std in self.log_std.items():
             yield name, means[name], log_std
 
