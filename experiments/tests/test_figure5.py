@@ -168,9 +168,9 @@ def test_scorer_is_fitted_on_all_sets_of_its_method(monkeypatch):
     )
     names = ["temperature", "temperature-shifted"]
     scorers = figure5.scorers_of(names, sets.__getitem__, "quick")
-    for name, expected_epochs in zip(names, (["validation"], list(sets)), strict=True):
-        logits = np.concatenate([sets[images] for images in expected_epochs], axis=1)
-        expected = figure5.fitted_temperature(logits, np.concatenate([answers[i] for i in expected_epochs]))
+    for name, fit_on in zip(names, (["validation"], list(sets)), strict=True):
+        logits = np.concatenate([sets[images] for images in fit_on], axis=1)
+        expected = figure5.fitted_temperature(logits, np.concatenate([answers[i] for i in fit_on]))
         np.testing.assert_allclose(scorers[name](logits).probabilities, expected(logits).probabilities)
 
 
