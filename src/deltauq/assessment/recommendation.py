@@ -168,7 +168,7 @@ def _join(*sentences: str) -> str:
 
 
 def _why_not(m: Metrics, ours: str, instead: str) -> str:
-    """Say why not to use anchoring, and what to use; `ours` is the better of the anchored methods."""
+    """Explain why not to use anchoring, and what to use; `ours` is the better of the anchored methods."""
     against = [_errors(m, method, BASELINE) for method in ("plain", "anchored")]
     more_folds = "more repeats of the cross-validation may decide it"
     if not any(m.beats_baseline(method) for method in ("plain", "anchored")):
@@ -264,7 +264,7 @@ def _why_no_ranking(m: Metrics, ours: str) -> str:
 
 
 def _calibration(m: Metrics, method: str) -> str:
-    """Say what to do where intervals made of σ are too wide, or miss their nominal coverage."""
+    """Warn where intervals made of σ are too wide, or miss their nominal coverage."""
     if m.task != "regression" or not m.has_ranking(method):
         return ""
     if not m.ranks_better(method, "plain"):
@@ -288,7 +288,7 @@ def _warning(m: Metrics, method: str) -> str:
 
 
 def _saving(m: Metrics, ours: str, instead: str) -> str:
-    """Say how much less an alternative costs, if it does."""
+    """Return how much less an alternative costs, if it does."""
     times = m.cost(ours) / max(m.cost(instead), 1e-9)
     share = f"1/{times:.2g}" if times < 100 else "less than a hundredth"
     return f"{NAMES[instead]} takes {share} of the time" if times > COST_FACTOR else ""

@@ -22,19 +22,10 @@ from deltauq.utils.formatting import short_repr
 if TYPE_CHECKING:
     import pandas as pd
 
-ARROWS = "↓ ↑: significantly lower or higher than the plain model's, paired over the folds."
-LEGENDS = {
-    "regression": (
-        "trimmed MAE: without the largest 5 % of the errors. Spearman: correlation of σ with |error|, zero "
-        "in a fold where σ is constant. raw: coverage of uncalibrated intervals. cal., width: coverage and "
-        "mean width of intervals calibrated on held-out rows. "
-        f"Means over folds; medians of times. {ARROWS}"
-    ),
-    "classification": (
-        "AUROC: how well mistakes are detected by the spread of the probabilities (σ), and by one minus the "
-        f"largest (conf.). Means over folds; medians of times. {ARROWS}"
-    ),
-}
+LEGEND = (
+    "Means over folds, medians of times. ↓ ↑: significantly lower or higher than the plain model's, paired "
+    "over the folds."
+)
 
 
 class Result:
@@ -203,23 +194,21 @@ class Assessment(Result):
 
     def tables(self) -> dict[str, Table]:
         """Return the metrics of all methods; the recommended method is bold."""
-        names = list(self.metrics.scores["plain"])
-        header = ["method", *(METRICS[name].header.format(f"{self.metrics.coverage:.0%}") for name in names)]
+        names, level = list(self.metrics.scores["plain"]), f"{self.metrics.coverage:.0%}"
+        headers = [METRICS[name].header.format(level) for name in names]
+        meanings = [METRICS[name].meaning.format(level) for name in names]
+        pairs = zip(headers, meanings, strict=True)
+        legend = "; ".join(f"{header}: {meaning}" for header, meaning in pairs if header != meaning)
+        trained = f"The anchored methods were trained with {self.train_anchors:,} anchors per row"
+        if self.train_anchors != self.default_train_anchors:
+            trained += f" (default: {self.default_train_anchors:,})"
         rows = [
             [self.metrics.label(method), *(self.metrics.cell(method, name) for name in names)]
             for method in self.methods
         ]
         recommended = self.methods.index(self.recommendation.method)
-        bold = frozenset((recommended, column) for column in range(len(header)))
-        return {"": Table(header, rows, self.legend(), bold)}
-
-    def legend(self) -> str:
-        """Return what the columns mean, and how the anchored methods were trained."""
-        m, default = self.train_anchors, self.default_train_anchors
-        trained = f"The anchored methods were trained with {m:,} anchors per row"
-        if m != default:
-            trained += f" (default: {default:,})"
-        return f"{LEGENDS[self.task]} {trained}."
+        bold = frozenset((recommended, column) for column in range(len(names) + 1))
+        return {"": Table(["method", *headers], rows, f"{legend}. {LEGEND} {trained}.", bold)}
 
     def sections(self) -> list[Section]:
         """Return the sections of the page: the table, figures and the protocol."""

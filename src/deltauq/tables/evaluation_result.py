@@ -273,7 +273,7 @@ class Evaluation(Result):
 
 
 def _ranking(value: float, chance: float, errors: str, name: str) -> str:
-    """Say how well σ ranks errors."""
+    """Describe how well σ ranks errors."""
     if not math.isfinite(value):
         return f"The ranking of {errors} by σ is not defined"
     strength = (value - chance) / (1.0 - chance)
