@@ -37,27 +37,18 @@ UNREADABLE = (OSError, ValueError, EOFError, MemoryError, zlib.error, lzma.LZMAE
 
 @dataclass(frozen=True)
 class TableStream:
-    """An open table file.
-
-    Attributes
-    ----------
-    names : list of str
-        The columns, without white space around their names; duplicate names are numbered.
-    duplicates : list of str
-        The names that several columns had.
-    batches : iterator of pyarrow.RecordBatch
-        These columns, in the order of the file.
-    n_rows : int or None
-        The number of rows, if the file contains it.
-    first_row : int
-        The number of rows before these in the file.
-    """
+    """An open table file."""
 
     names: list[str]
+    """The columns, without white space around their names; duplicate names are numbered."""
     duplicates: list[str]
+    """The names that several columns had."""
     batches: Iterator[pa.RecordBatch]
+    """These columns, in the order of the file."""
     n_rows: int | None
+    """The number of rows, if the file contains it."""
     first_row: int = 0
+    """The number of rows before these in the file."""
 
 
 def read_frame(source: Any, encoding: str = "utf-8") -> tuple[pd.DataFrame, list[str]]:

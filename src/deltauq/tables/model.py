@@ -73,28 +73,20 @@ class RiskScale:
 
 @dataclass(frozen=True)
 class Fitted:
-    """The fitted parts of a table model, as they are stored in its folder.
-
-    Attributes
-    ----------
-    columns : ColumnTransformer
-        The preprocessing, from a table that the schema has read to numbers.
-    model : AnchoredRegressor or AnchoredClassifier
-        Fitted to these numbers; a regression predicts in units of `TableModel.unit`.
-    scores : array of shape (n,)
-        The conformal scores of the held-out rows, ascending.
-    reference, reference_targets : arrays of shape (m, d) and (m,)
-        The points and targets that reverse anchoring compares with; empty for classification.
-    fingerprints : uint64 array of shape (r,)
-        A hash of each row that the model was fitted to, ascending; empty where none are kept.
-    """
+    """The fitted parts of a table model, as they are stored in its folder."""
 
     columns: Any
+    """The preprocessing, from a table that the schema has read to numbers."""
     model: AnchoredRegressor | AnchoredClassifier
+    """Fitted to these numbers; a regression predicts in units of `TableModel.unit`."""
     scores: np.ndarray
+    """The conformal scores of the held-out rows, ascending."""
     reference: np.ndarray = field(default_factory=lambda: np.empty((0, 0)))
+    """The points that reverse anchoring compares with; empty for classification."""
     reference_targets: np.ndarray = field(default_factory=lambda: np.empty(0))
+    """The targets of these points."""
     fingerprints: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.uint64))
+    """A hash of each row that the model was fitted to, ascending; empty where none are kept."""
 
     __repr__ = short_repr
 

@@ -27,24 +27,16 @@ CENTERS = ("anchored", "estimator")
 
 @dataclass(frozen=True)
 class Selection:
-    """The result of cross-validation.
-
-    Attributes
-    ----------
-    errors : dict of str to float
-        For the mean over anchors and the plain model: mean absolute error, or Brier score.
-    rows : int
-        The number of rows that were cross-validated.
-    center : {"anchored", "estimator"}
-        Whose prediction to use.
-    delta : float
-        δ in units of the `typical_sigma` of a model; 0 for classification.
-    """
+    """The result of cross-validation."""
 
     errors: dict[str, float]
+    """For the mean over anchors and the plain model: mean absolute error, or Brier score."""
     rows: int
+    """The number of rows that were cross-validated."""
     center: str
+    """Whose prediction to use: "anchored" or "estimator"."""
     delta: float
+    """δ in units of the `typical_sigma` of a model; 0 for classification."""
 
 
 def select_center(

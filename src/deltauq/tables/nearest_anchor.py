@@ -21,22 +21,16 @@ RARE = "infrequent_sklearn"
 
 @dataclass(frozen=True)
 class Difference:
-    """A feature in which a row differs from its nearest anchor.
-
-    Attributes
-    ----------
-    feature : str
-        The name of the column.
-    value, anchor : str
-        The values of the row and of the anchor.
-    share : float
-        The share of the squared distance between the two.
-    """
+    """A feature in which a row differs from its nearest anchor."""
 
     feature: str
+    """The name of the column."""
     value: str
+    """The value of the row, as text."""
     anchor: str
+    """The value of the anchor, as text."""
     share: float
+    """The share of the squared distance between the two."""
 
 
 def largest_differences(

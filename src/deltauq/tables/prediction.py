@@ -39,26 +39,17 @@ class PredictionSummary:
 
 @dataclass
 class Tally:
-    """Running counts for the summary of a table, or of a part of it.
-
-    Attributes
-    ----------
-    rows : int
-    risk : Counter
-        The number of rows with each level of risk.
-    unseen : Counter
-        For each column, the number of rows with unseen categories.
-    first : dict
-        For each column, the first unseen category.
-    ignored : list of str
-        Columns that the model was not trained on.
-    """
+    """Running counts for the summary of a table, or of a part of it."""
 
     rows: int = 0
     risk: Counter[str] = field(default_factory=Counter)
+    """The number of rows with each level of risk."""
     unseen: Counter[str] = field(default_factory=Counter)
+    """For each column, the number of rows with unseen categories."""
     first: dict[str, str] = field(default_factory=dict)
+    """For each column, the first unseen category."""
     ignored: list[str] = field(default_factory=list)
+    """Columns that the model was not trained on."""
 
     def add(self, other: Tally) -> None:
         """Add the counts of the rows that follow these."""

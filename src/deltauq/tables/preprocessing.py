@@ -64,35 +64,24 @@ USUAL_EXPONENTS = (-10, 60)
 
 @dataclass(frozen=True)
 class TrainingTable:
-    """Features and targets of a table.
-
-    Attributes
-    ----------
-    X : DataFrame of shape (n, d)
-        Numbers, with NaN for missing values, and categories as strings.
-    y : array of shape (n,)
-        Floats, or classes as strings.
-    task : {"regression", "classification"}
-    schema : Schema
-        The columns of X.
-    labels : {"string", "int64", "float64", "bool"}
-        The type of the classes in the table.
-    origin : str
-        If targets are dates, the ISO timestamp that days are counted from.
-    target_format : str
-        The format of targets in text, as `Column.format`.
-    notes : list of str
-        Omitted rows and columns, and decisions that options can change.
-    """
+    """Features and targets of a table."""
 
     X: pd.DataFrame
+    """Numbers, with NaN for missing values, and categories as strings."""
     y: np.ndarray
+    """Floats, or classes as strings."""
     task: str
+    """Either regression or classification."""
     schema: Schema
+    """The columns of X."""
     labels: str = "string"
+    """The type of the classes in the table: "string", "int64", "float64" or "bool"."""
     origin: str = ""
+    """If targets are dates, the ISO timestamp that days are counted from."""
     target_format: str = ""
+    """The format of targets in text, as `Column.format`."""
     notes: list[str] = field(default_factory=list)
+    """Omitted rows and columns, and decisions that options can change."""
 
 
 def load_table(

@@ -38,27 +38,18 @@ LARGEST = 1e37
 
 @dataclass(frozen=True)
 class Column:
-    """One column that a model is trained on.
-
-    Attributes
-    ----------
-    name : str
-    kind : {"number", "date", "duration", "category"}
-        Dates and durations become numbers of days.
-    origin : str
-        The ISO timestamp that days are counted from; empty for other kinds than dates.
-    categories : tuple of str
-        The categories of a categorical column; "" stands for a missing value.
-    format : str
-        The format of text. For numbers, the decimal mark "." or ",", or "" if the training table has none;
-        for dates, a format of `datetime.strptime`, or "" for ISO 8601; else "".
-    """
+    """One column that a model is trained on."""
 
     name: str
     kind: str
+    """Either "number", "date", "duration" or "category". Dates and durations become numbers of days."""
     origin: str = ""
+    """The ISO timestamp that days are counted from; empty for other kinds than dates."""
     categories: tuple[str, ...] = field(default=(), repr=False)
+    """The categories of a categorical column; "" stands for a missing value."""
     format: str = ""
+    """The format of text. For numbers, the decimal mark "." or ",", or "" if the training table has none; for
+    dates, a format of `datetime.strptime`, or "" for ISO 8601; else ""."""
 
 
 @dataclass(frozen=True)
