@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from deltauq.plots import colours
-from deltauq.plots.layout import add_diagonal, empty_figure, series_styles
+from deltauq.plots.layout import add_diagonal, add_series, empty_figure, series_styles
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -89,20 +89,11 @@ def error_by_spread(error: np.ndarray, stds: Mapping[str, np.ndarray], *, n_bins
     """
     figure = empty_figure(x_title="σ of the group (RMS)", y_title="error of the group (RMS)")
     reach = 0.0
-    for (name, std), (colour, symbol) in zip(stds.items(), series_styles(len(stds)), strict=True):
+    for (name, std), style in zip(stds.items(), series_styles(len(stds)), strict=True):
         spread, rms, standard_error = bin_by_spread(error, std, n_bins)
         reach = max(reach, float(spread.max()), float((rms + standard_error).max()))
-        figure.add_scatter(
-            x=spread,
-            y=rms,
-            name=name,
-            mode="markers+lines",
-            marker={"size": 9, "symbol": symbol, "color": colour},
-            line={"width": 1.5, "color": colour},
-            error_y={"type": "data", "array": standard_error, "color": colour, "thickness": 1, "width": 3},
-            hovertemplate="σ %{x:.3g}, error %{y:.3g}",
-        )
-    add_diagonal(figure, 1.08 * reach, "σ = error")
+        add_series(figure, spread, rms, name, style, "σ %{x:.3g}, error %{y:.3g}", standard_error)
+    add_diagonal(figure, 0.0, 1.08 * reach, "σ = error")
     figure.update_xaxes(range=[0, 1.08 * reach])
     figure.update_yaxes(range=[0, 1.08 * reach])
     return figure
@@ -139,21 +130,12 @@ def errors_by_width(
     figure = empty_figure(
         x_title="median half-width of intervals in the group", y_title=f"{coverage:.0%} of errors are below"
     )
-    ((colour, symbol),) = series_styles(1)
-    figure.add_scatter(
-        x=x,
-        y=y,
-        name="groups",
-        mode="markers+lines",
-        marker={"size": 9, "symbol": symbol, "color": colour},
-        line={"width": 1.5, "color": colour},
-        hovertemplate="half-width %{x:.3g}, error %{y:.3g}",
-    )
-    ends = [min(x.min(), y.min()), max(x.max(), y.max())]
-    line = {"dash": "dot", "width": 1.5, "color": colours.MUTED}
-    figure.add_scatter(x=ends, y=ends, name="nominal", mode="lines", line=line, hoverinfo="skip")
+    (style,) = series_styles(1)
+    add_series(figure, x, y, "groups", style, "half-width %{x:.3g}, error %{y:.3g}")
+    start, end = min(x.min(), y.min()), max(x.max(), y.max())
+    add_diagonal(figure, start, end, "nominal")
     # Each axis has its own range, so that a group with large errors does not squeeze the others.
-    log = bool(ends[0] > 0)
+    log = bool(start > 0)
     for update, values in ((figure.update_xaxes, x), (figure.update_yaxes, y)):
         low, high = np.log10([values.min(), values.max()]) if log else (values.min(), values.max())
         margin = 0.08 * (high - low) or 0.1 * abs(high) or 1.0
@@ -178,17 +160,9 @@ def coverage_curves(levels: np.ndarray, observed: Mapping[str, np.ndarray]) -> F
     figure : plotly Figure
     """
     figure = empty_figure(x_title="nominal coverage", y_title="empirical coverage")
-    for (name, shares), (colour, symbol) in zip(observed.items(), series_styles(len(observed)), strict=True):
-        figure.add_scatter(
-            x=levels,
-            y=shares,
-            name=name,
-            mode="markers+lines",
-            marker={"size": 8, "symbol": symbol, "color": colour},
-            line={"width": 2, "color": colour},
-            hovertemplate="nominal %{x:.0%}, empirical %{y:.0%}",
-        )
-    add_diagonal(figure, 1.0, "nominal")
+    for (name, shares), style in zip(observed.items(), series_styles(len(observed)), strict=True):
+        add_series(figure, levels, shares, name, style, "nominal %{x:.0%}, empirical %{y:.0%}")
+    add_diagonal(figure, 0.0, 1.0, "nominal")
     figure.update_xaxes(range=[0, 1], tickformat=".0%")
     figure.update_yaxes(range=[0, 1], tickformat=".0%")
     return figure

@@ -44,10 +44,32 @@ def empty_figure(*, x_title: str, y_title: str) -> Figure:
     )
 
 
-def add_diagonal(figure: Figure, end: float, name: str) -> None:
+def add_series(
+    figure: Figure, x: Any, y: Any, name: str, style: tuple[str, str], hovertemplate: str, std: Any = None
+) -> None:
+    """Draw points joined by a line, with an error bar of one standard deviation where it is given."""
+    colour, symbol = style
+    figure.add_scatter(
+        x=x,
+        y=y,
+        name=name,
+        mode="markers+lines",
+        marker={"size": 8, "symbol": symbol, "color": colour},
+        line={"width": 1.5, "color": colour},
+        error_y=None if std is None else error_bars(std, colour),
+        hovertemplate=hovertemplate,
+    )
+
+
+def error_bars(std: Any, colour: str) -> dict[str, Any]:
+    """Return the bars of one standard deviation."""
+    return {"type": "data", "array": std, "color": colour, "thickness": 1.2, "width": 2}
+
+
+def add_diagonal(figure: Figure, start: float, end: float, name: str) -> None:
     """Draw the dotted line on which both axes agree."""
     line = {"dash": "dot", "width": 1.5, "color": colours.MUTED}
-    figure.add_scatter(x=[0, end], y=[0, end], name=name, mode="lines", line=line, hoverinfo="skip")
+    figure.add_scatter(x=[start, end], y=[start, end], name=name, mode="lines", line=line, hoverinfo="skip")
 
 
 def series_styles(n: int) -> tuple[tuple[str, str], ...]:

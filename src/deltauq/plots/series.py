@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from deltauq.plots import colours
-from deltauq.plots.layout import empty_figure, series_styles
+from deltauq.plots.layout import add_series, empty_figure, error_bars, series_styles
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -52,7 +52,7 @@ def dot_plot(rows: Sequence[str], series: Series, *, x_title: str, reference: fl
             name=name,
             mode="markers",
             marker={"size": 8, "symbol": symbol, "color": colour},
-            error_x=_bars(std, colour),
+            error_x=error_bars(std, colour),
             customdata=list(rows),
             hovertemplate="%{customdata}: %{x:.3g} ± %{error_x.array:.2g}",
         )
@@ -86,17 +86,8 @@ def line_plot(x: Numbers, series: Series, *, x_title: str, y_title: str, log_x: 
     figure : plotly Figure
     """
     figure = empty_figure(x_title=x_title, y_title=y_title)
-    for (name, (mean, std)), (colour, symbol) in zip(series.items(), series_styles(len(series)), strict=True):
-        figure.add_scatter(
-            x=list(x),
-            y=mean,
-            name=name,
-            mode="markers+lines",
-            marker={"size": 8, "symbol": symbol, "color": colour},
-            line={"width": 1.5, "color": colour},
-            error_y=_bars(std, colour),
-            hovertemplate="%{x:.4g}: %{y:.3g} ± %{error_y.array:.2g}",
-        )
+    for (name, (mean, std)), style in zip(series.items(), series_styles(len(series)), strict=True):
+        add_series(figure, list(x), mean, name, style, "%{x:.4g}: %{y:.3g} ± %{error_y.array:.2g}", std)
     if log_x:
         figure.update_xaxes(type="log", tickvals=list(x), ticktext=[f"{value:g}" for value in x])
     return figure
@@ -132,7 +123,3 @@ def best_so_far(values: np.ndarray, *, n_initial: int = 0) -> Figure:
     )
     figure.update_xaxes(range=[0.5, max(len(values), n_initial) + 0.5])
     return figure
-
-
-def _bars(std: Numbers, colour: str) -> dict[str, Any]:
-    return {"type": "data", "array": std, "color": colour, "thickness": 1.2, "width": 2}
