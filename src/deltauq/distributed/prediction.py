@@ -219,13 +219,9 @@ def _write_manifest(
     for name in folder.names():
         if name.startswith(".part-") and name.endswith(".part"):
             folder.remove(name)
-    manifest = {
-        "format": FORMAT,
-        "deltauq": __version__,
-        "job": job,
-        **asdict(summary),
-        "parts": [{**asdict(part), "rows": tallies[part.name].rows} for part in parts],
-    }
+    rows = [{**asdict(part), "rows": tallies[part.name].rows} for part in parts]
+    header = {"format": FORMAT, "deltauq": __version__, "job": job}
+    manifest = {**header, **asdict(summary), "parts": rows}
 
     def write(path: Path) -> None:
         with atomic_write(path) as part:

@@ -29,9 +29,8 @@ def predict_moments(f: ForwardModel, x: Tensor) -> Moments:
     else:
         mean, var = f(x), None
         if not isinstance(mean, Tensor):
-            raise TypeError(
-                f"f must return a tensor or have a method posterior; it returned {type(mean).__name__}."
-            )
+            kind = type(mean).__name__
+            raise TypeError(f"f must return a tensor or have a method posterior; it returned {kind}.")
     return _flatten(mean, len(x)), None if var is None else _flatten(var, len(x))
 
 
@@ -73,7 +72,6 @@ def check_pairs(x: Tensor, y: Tensor) -> None:
 
 def _flatten(outputs: Tensor, n: int) -> Tensor:
     if outputs.shape not in ((n,), (n, 1)):
-        raise ValueError(
-            f"f must return one number for each of {n} inputs, got shape {tuple(outputs.shape)}."
-        )
+        shape = tuple(outputs.shape)
+        raise ValueError(f"f must return one number for each of {n} inputs, got shape {shape}.")
     return outputs.reshape(n)
