@@ -26,15 +26,13 @@ def assessment_sections(assessment: Assessment) -> list[Section]:
     """Return the sections of the page."""
     (table,) = assessment.tables().values()
     figures = _differences(assessment)
-    return [
-        Section("Comparison of the methods", [table, figures] if figures else [table]),
-        *(
-            _regression_sections(assessment)
-            if assessment.task == "regression"
-            else _classification_sections(assessment)
-        ),
-        Section("Protocol", PROTOCOL),
-    ]
+    sections = [Section("Comparison of the methods", [table, figures] if figures else [table])]
+    if assessment.task == "regression":
+        sections += _regression_sections(assessment)
+    elif ranking := _ranking_methods(assessment, _anchored_method(assessment)):
+        figure = _kept_figure(assessment, ranking, "mistakes among the rows kept")
+        sections.append(Section("Mistakes against uncertainty", [figure]))
+    return [*sections, Section("Protocol", PROTOCOL)]
 
 
 def kept_figure(curves: dict[str, np.ndarray], y_title: str) -> Figure:
@@ -105,14 +103,6 @@ def _regression_sections(assessment: Assessment) -> list[Section]:
         _kept_figure(assessment, ranking, "mean |error| of the rows kept"),
     ]
     return [Section("Error against σ", blocks), *sections]
-
-
-def _classification_sections(assessment: Assessment) -> list[Section]:
-    ranking = _ranking_methods(assessment, _anchored_method(assessment))
-    if not ranking:
-        return []
-    figure = _kept_figure(assessment, ranking, "mistakes among the rows kept")
-    return [Section("Mistakes against uncertainty", [figure])]
 
 
 def _anchored_method(assessment: Assessment) -> str:

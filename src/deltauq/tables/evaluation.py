@@ -50,14 +50,11 @@ TRAINING_CHANCE = 0.001
 """New rows that equal training rows raise a warning if chance explains them with a smaller probability."""
 COVERAGES = np.array([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99])
 N_BINS = 10
+PROBABILITY_METRICS = ("accuracy", "log_loss", "brier", "ece", "auroc_spread", "auroc_confidence")
+INTERVAL_METRICS = ("coverage", "median_width", "width", "nll", "crps")
 COMPUTED = {
-    "regression": (
-        *("median_absolute_error", "mae", "rmse", "r2", "spearman", "coverage", "median_width", "width"),
-        *("nll", "crps"),
-    ),
-    "classification": (
-        *("accuracy", "log_loss", "brier", "ece", "auroc_spread", "auroc_confidence", "coverage", "set_size"),
-    ),
+    "regression": ("median_absolute_error", "mae", "rmse", "r2", "spearman", *INTERVAL_METRICS),
+    "classification": (*PROBABILITY_METRICS, "coverage", "set_size"),
 }
 SENSITIVE_TO_OUTLIERS = ("mae", "rmse", "r2", "nll", "crps")
 
