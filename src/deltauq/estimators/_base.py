@@ -397,7 +397,7 @@ class BaseAnchored(ShortRepr, MetaEstimatorMixin, BaseEstimator):
 
 
 def _train(trainer: Trainer, data: TrainingRows, rng: np.random.Generator, n_fits: int) -> DeltaModel:
-    """Train; the error for a base estimator that predicts one output only says what to do."""
+    """Train, with a clear error if the base estimator predicts one output only."""
     try:
         return trainer.train(data, rng, n_fits=n_fits)
     except ValueError as error:

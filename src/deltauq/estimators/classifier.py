@@ -249,8 +249,8 @@ class AnchoredClassifier(ClassifierMixin, BaseAnchored):
             return
         if np.unique(data.strata, return_counts=True)[1].min() < 2:
             raise InputError(
-                f"y has a class with a single row, but {type(trainer.base).__name__} gives no probabilities "
-                "of its own, and fitting them takes two rows of every class."
+                f"y has a class with a single row, but {type(trainer.base).__name__} predicts no "
+                "probabilities, and fitting them takes at least two rows of every class."
             )
         trainer = replace(trainer, n_anchors=min(trainer.n_anchors, MAX_MAP_ANCHORS))
 

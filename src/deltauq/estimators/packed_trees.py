@@ -119,8 +119,7 @@ def _pack(
 ) -> NDArray[np.intp]:
     """Write the nodes of one scikit-learn ``Tree`` from index `root` on.
 
-    The pairs of siblings stand in the order of their parents, so that a depth-first tree keeps a subtree
-    together.
+    Pairs of siblings are in the order of their parents, so that subtrees of a depth-first tree stay together.
 
     Returns
     -------
@@ -200,7 +199,7 @@ def _fill_table(X: Any, start: Any, n_rows: Any, offset: Any, stride: Any, table
 
 @_compiled
 def _pass_anchor_splits(nodes: Any, anchor: Any, width: Any, node: Any) -> Any:
-    """Follow splits on the anchor block, which all rows answer alike, to the first other node."""
+    """Follow splits on the anchor block, which are the same for all rows, to the first other node."""
     record = nodes[node]
     while record.column >= width:
         value = anchor[u64(record.column) - width]
@@ -216,8 +215,8 @@ def _split_group(
 ) -> Any:
     """Sort the row numbers ``source[first:stop]`` into `target` and return where the right part starts.
 
-    Left rows fill the range from the front, right rows from the back.  Each row is written at both ends and
-    only one of the two ends moves on, so there is no branch to mispredict.
+    Left rows fill the range from the front, right rows from the back. Each row is written at both ends and
+    only one of the two ends moves on, so that there is no branch to mispredict.
     """
     left, last = first, stop - _ONE
     if missing_right:
@@ -241,8 +240,8 @@ def _finish_rows(
 ) -> None:
     """Bring the first `count` of `rows`, each at its own node `at`, to their leaves; both are overwritten.
 
-    All rows take one step before any takes the next: their chains of loads do not wait for each other.  A row
-    writes down each node it enters as if that were its leaf, so that there is no branch; the last one holds.
+    All rows take one step before any takes the next, so that their loads do not wait for each other. Every
+    node that a row enters is written as its leaf, so that there is no branch; the last one remains.
     """
     # The anchor's values follow the columns of differences in the table, one value each.
     behind = (stride - _ONE) * width
@@ -251,8 +250,7 @@ def _finish_rows(
         for i in range(count):
             row, record = u64(rows[i]), nodes[u64(at[i])]
             column = u64(record.column)
-            place = column * stride + row if column < width else column + behind
-            value = table[place]
+            value = table[column * stride + row if column < width else column + behind]
             right = (value > record.threshold) | ((value != value) & (record.leaf == _ONE))
             node = u64(record.left) + u64(right)
             child = nodes[node]
@@ -278,10 +276,10 @@ def _find_leaves(
 ) -> None:
     """Write the number of the leaf that each row of the block reaches in one tree.
 
-    Groups of up to `group_limit` rows are left to `_finish_rows`.  `rows` is scratch of shape (4, n_rows or
-    more): a split reads the numbers of its group in one of the first two and writes the parts to the same
-    range of the other; the last two hold the rows to finish and where they are.  `pending` is scratch of
-    shape (depth + 1, 4) for the right parts left for later.
+    Groups of up to `group_limit` rows are left to `_finish_rows`. `rows` is scratch of shape (4, n_rows or
+    more): a split reads the numbers of its group from one of the first two and writes the parts to the same
+    range of the other; the last two are the rows to finish and their nodes. `pending` is scratch of shape
+    (depth + 1, 4) for right parts to continue with later.
     """
     stride, width, limit = u64(stride), u64(width), u64(group_limit)
     for i in range(u64(n_rows)):
@@ -365,7 +363,7 @@ def _sum_outputs(
     roots : ndarray of shape (n_trees,), uint32
     rules : tuple of three int
         Depth of the deepest tree; rows up to which a group leaves the descent in groups; rows, at least one,
-        for which the differences are held at a time.
+        for which the differences are stored at a time.
     values : ndarray of shape (n_leaves, n_outputs), float64
     out : ndarray of shape (n, n_outputs), float64
     """
