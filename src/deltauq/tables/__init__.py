@@ -1,4 +1,4 @@
-"""Tables of the user's own: read, fitted, predicted, evaluated, saved."""
+"""Models of tables: fit, predict, evaluate, save and load."""
 
 from __future__ import annotations
 
