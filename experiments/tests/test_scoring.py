@@ -93,8 +93,8 @@ def test_scorers_are_fitted_on_held_out_images():
     # Twice the true logits: a temperature of about two; anchors that all say the same add nothing.
     logits = np.stack([2 * truth] * 3)
     for fit in (fitted_temperature, fitted_spread):
-        judged = fit(logits[:, ::2], labels[::2])(logits[:, 1::2])
-        np.testing.assert_allclose(judged.probabilities, softmax(truth[1::2], axis=1), atol=0.03)
+        scored = fit(logits[:, ::2], labels[::2])(logits[:, 1::2])
+        np.testing.assert_allclose(scored.probabilities, softmax(truth[1::2], axis=1), atol=0.03)
     # Where anchors disagree the logits are worth nothing, and σ tells.
     noise = np.where(np.arange(4000) % 4 < 2, 5.0, 0.0)[:, None] * rng.normal(size=(10, 4000, 10))
     logits = np.stack([truth] * 10) * (noise[0, :, :1] == 0.0) + noise

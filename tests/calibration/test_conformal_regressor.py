@@ -156,10 +156,10 @@ def test_uninformative_sigma_gets_large_delta():
 def test_delta_depends_on_rows_set_aside_only():
     rng = np.random.default_rng(0)
     X, y = predictions(100, rng)
-    held = np.random.default_rng(0).permutation(100)[:20]
-    other = np.setdiff1d(np.arange(100), held)
+    coverages = np.random.default_rng(0).permutation(100)[:20]
+    other = np.setdiff1d(np.arange(100), coverages)
     X2, y2 = predictions(100, rng)
-    X2[held], y2[held] = X[held], y[held]
+    X2[coverages], y2[coverages] = X[coverages], y[coverages]
     first, second = (ConformalRegressor(Precomputed()).conformalize(*rows) for rows in ((X, y), (X2, y2)))
     assert first.delta_ == second.delta_
     expected = np.abs(y2 - X2[:, 0])[other] / (X2[other, 1] + second.delta_)

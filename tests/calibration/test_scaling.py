@@ -22,7 +22,7 @@ def test_fit_finds_the_optimum_of_an_independent_search(scale, noise, fit_scale)
     std = rng.gamma(2.0, 0.5, 800)
     y = rng.normal(0.0, np.hypot(scale * std, noise))
     scaler = GaussianScaler(fit_scale=fit_scale).fit(y, np.zeros(800), std)
-    found = nll(y, scaler.transform(std))
+    actual = nll(y, scaler.transform(std))
     if fit_scale:
         other = differential_evolution(
             lambda logs: nll(y, np.hypot(np.exp(logs[0]) * std, np.exp(logs[1]))), [(-10, 6)] * 2, seed=0
@@ -30,7 +30,7 @@ def test_fit_finds_the_optimum_of_an_independent_search(scale, noise, fit_scale)
     else:
         other = min(nll(y, np.hypot(std, noise)) for noise in np.exp(np.linspace(-10, 6, 2000)))
         assert scaler.scale_ == 1.0
-    assert found <= other + 1e-4
+    assert actual <= other + 1e-4
 
 
 def test_units_of_target_and_spread_do_not_matter():
@@ -82,9 +82,9 @@ def test_tensors():
     torch = pytest.importorskip("torch")
     y, std = torch.tensor([1.0, -2.0, 0.5]), torch.tensor([1.0, 2.0, 0.5], requires_grad=True)
     expected = GaussianScaler().fit(y.numpy(), np.zeros(3), std.detach().numpy())
-    found = GaussianScaler().fit(y.bfloat16(), torch.zeros(3), std)
-    assert (found.scale_, found.noise_) == (expected.scale_, expected.noise_)
-    np.testing.assert_array_equal(found.transform(std), expected.transform(std.detach().numpy()))
+    actual = GaussianScaler().fit(y.bfloat16(), torch.zeros(3), std)
+    assert (actual.scale_, actual.noise_) == (expected.scale_, expected.noise_)
+    np.testing.assert_array_equal(actual.transform(std), expected.transform(std.detach().numpy()))
 
 
 def test_choose_delta_of_informative_and_uninformative_sigma():

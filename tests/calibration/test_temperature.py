@@ -46,10 +46,10 @@ def test_the_temperature_is_the_optimum_of_an_independent_search(seed, c, temper
         return -np.mean(log_softmax(logits / np.exp(log_temperature), axis=1)[np.arange(200), labels])
 
     expected = minimize_scalar(loss, bounds=(-10, 10), method="bounded", options={"xatol": 1e-9})
-    found = np.log(TemperatureScaler().fit(logits, labels).temperature_)
-    assert loss(found) <= expected.fun + 1e-12
+    actual = np.log(TemperatureScaler().fit(logits, labels).temperature_)
+    assert loss(actual) <= expected.fun + 1e-12
     if expected.fun < np.log(c) - 1e-3:
-        np.testing.assert_allclose(found, expected.x, atol=1e-4)
+        np.testing.assert_allclose(actual, expected.x, atol=1e-4)
 
 
 def test_a_known_temperature_is_recovered():

@@ -80,14 +80,14 @@ def test_check_of_a_cached_array(data_dir, tmp_path, monkeypatch):
     monkeypatch.setenv("DELTAUQ_CACHE", str(tmp_path))
     load_images("mnist-test")
     monkeypatch.delenv("DELTAUQ_DATA")
-    (found,) = (data for data in list_datasets() if data.files)
-    assert (found.name, found.location) == ("mnist-test", "cache")
-    found.check()
+    (actual,) = (data for data in list_datasets() if data.files)
+    assert (actual.name, actual.location) == ("mnist-test", "cache")
+    actual.check()
     images = np.load(tmp_path / "mnist-test-images.npy")
     images[0, 0, 0] ^= 1
     np.save(tmp_path / "mnist-test-images.npy", images)
     with pytest.raises(ValueError, match="altered"):
-        found.check()
+        actual.check()
 
 
 @pytest.mark.slow

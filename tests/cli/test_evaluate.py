@@ -32,10 +32,10 @@ def test_output(run, file, price_model, tmp_path):
 
 
 def test_json(run, houses, file, price_model):
-    found = json.loads(run("evaluate", price_model, file, "--json").out)
+    actual = json.loads(run("evaluate", price_model, file, "--json").out)
     predicted = deltauq.load(price_model).predict(houses)
-    assert found["metrics"]["mae"] == pytest.approx((predicted.prediction - houses.price).abs().mean())
-    assert (found["rows"], found["coverage"], found["page"]) == (120, 0.9, None)
+    assert actual["metrics"]["mae"] == pytest.approx((predicted.prediction - houses.price).abs().mean())
+    assert (actual["rows"], actual["coverage"], actual["page"]) == (120, 0.9, None)
 
 
 def test_classification(run, file, size_model, tmp_path):
@@ -95,7 +95,7 @@ def test_real_table(run, data_dir, tmp_path):
     frame.iloc[rows[:700]].to_parquet(tmp_path / "train.parquet")
     frame.iloc[rows[700:]].to_parquet(tmp_path / "test.parquet")
     run("fit", tmp_path / "train.parquet", "--target", "y", "-o", tmp_path / "model")
-    found = json.loads(run("evaluate", tmp_path / "model", tmp_path / "test.parquet", "--json").out)
-    assert found["metrics"]["r2"] > 0.75 and abs(found["metrics"]["coverage"] - 0.9) < 0.07
-    losses = [part["loss"] for part in found["deciles"]]
+    actual = json.loads(run("evaluate", tmp_path / "model", tmp_path / "test.parquet", "--json").out)
+    assert actual["metrics"]["r2"] > 0.75 and abs(actual["metrics"]["coverage"] - 0.9) < 0.07
+    losses = [part["loss"] for part in actual["deciles"]]
     assert np.mean(losses[:5]) < np.mean(losses[5:])

@@ -21,8 +21,8 @@ def test_onnx(run, tree_model, tmp_path):
     graph = onnx.load(out).graph
     assert [value.name for value in graph.input] == ["area", "rooms", "sold", "town"]
     assert [value.name for value in graph.output] == ["prediction", "std", "lower", "upper"]
-    found = json.loads(run("export", tree_model, "-o", out, "--json").out)
-    assert found == {"model": str(tree_model), "format": "onnx", "out": str(out)}
+    actual = json.loads(run("export", tree_model, "-o", out, "--json").out)
+    assert actual == {"model": str(tree_model), "format": "onnx", "out": str(out)}
 
 
 def test_mlflow(run, tree_model, tmp_path, monkeypatch):

@@ -29,10 +29,15 @@ def test_output(run, file, tmp_path):
 
 def test_json(run, file, tmp_path):
     done = run("fit", file, "--target", "price", "--model", "linear", "-o", tmp_path / "model", "--json")
-    found = json.loads(done.out)
-    assert (found["task"], found["rows"], found["held_out"], found["coverage"]) == ("regression", 90, 30, 0.9)
-    assert set(found["center_errors"]) == {"anchored", "estimator"}
-    assert found["cross_validation"] == {"folds": 3, "rows": 90}
+    actual = json.loads(done.out)
+    assert (actual["task"], actual["rows"], actual["held_out"], actual["coverage"]) == (
+        "regression",
+        90,
+        30,
+        0.9,
+    )
+    assert set(actual["center_errors"]) == {"anchored", "estimator"}
+    assert actual["cross_validation"] == {"folds": 3, "rows": 90}
 
 
 @pytest.mark.parametrize(

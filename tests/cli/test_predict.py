@@ -23,9 +23,9 @@ def test_output(run, houses, file, price_model, tmp_path):
     assert (done.code, done.err) == (0, "")
     assert "Columns that the model was not trained on: size." in done.out
     assert "120 rows; risk: low " in done.out and f"Predictions: {out}" in done.out
-    found = pd.read_parquet(out)
-    assert found.id.tolist() == list(range(1000, 1120)) and found.town.tolist() == houses.town.tolist()
-    pd.testing.assert_frame_equal(found.iloc[:, 2:], deltauq.load(price_model).predict(houses))
+    actual = pd.read_parquet(out)
+    assert actual.id.tolist() == list(range(1000, 1120)) and actual.town.tolist() == houses.town.tolist()
+    pd.testing.assert_frame_equal(actual.iloc[:, 2:], deltauq.load(price_model).predict(houses))
 
 
 def test_json_and_coverage(run, file, price_model, tmp_path):
@@ -33,8 +33,8 @@ def test_json_and_coverage(run, file, price_model, tmp_path):
     for coverage in ("0.5", "0.9"):
         out = tmp_path / "out.csv"
         done = run("predict", price_model, file, "-o", out, "--coverage", coverage, "--json")
-        found = json.loads(done.out)
-        assert found["rows"] == 120 == sum(found["risk"].values())
+        actual = json.loads(done.out)
+        assert actual["rows"] == 120 == sum(actual["risk"].values())
         table = pd.read_csv(out)
         widths.append((table.upper - table.lower).mean())
     assert widths[0] < widths[1]
@@ -43,9 +43,9 @@ def test_json_and_coverage(run, file, price_model, tmp_path):
 def test_classification(run, houses, file, size_model, tmp_path):
     out = tmp_path / "out.csv"
     assert run("predict", size_model, file, "-o", out).out.startswith("Columns that")
-    found = pd.read_csv(out)
-    assert (found.prediction == houses["size"]).mean() > 0.9
-    assert json.loads(found["set"][0])[0] in ("large", "small")
+    actual = pd.read_csv(out)
+    assert (actual.prediction == houses["size"]).mean() > 0.9
+    assert json.loads(actual["set"][0])[0] in ("large", "small")
 
 
 def test_pipe(houses, price_model, tmp_path):
@@ -69,8 +69,8 @@ def test_trust(run, houses, file, tmp_path, monkeypatch):
     model = deltauq.tables.fit(houses.drop(columns="size"), "price", model=ownmodels.Own())
     model.save(tmp_path / "model")
     command = ["predict", tmp_path / "model", file, "-o", tmp_path / "out.csv"]
-    refused = run(*command)
-    assert refused.code == 2 and "ownmodels.Own" in refused.err and "--trust" in refused.err
+    rejected = run(*command)
+    assert rejected.code == 2 and "ownmodels.Own" in rejected.err and "--trust" in rejected.err
     assert run(*command, "--trust", "ownmodels.Other").code == 2
     assert run(*command, "--trust", "ownmodels.Own").code == 0
 
@@ -86,9 +86,9 @@ def test_fit_and_predict_a_real_table(run, data_dir, tmp_path):
     model, out = tmp_path / "model", tmp_path / "out.parquet"
     assert run("fit", tmp_path / "data.csv", "--target", "strength", "-o", model).code == 0
     assert run("predict", model, tmp_path / "new.parquet", "-o", out, "--keep", "strength").code == 0
-    found = pd.read_parquet(out)
-    assert np.abs(found.strength - found.prediction).mean() < 0.4 * table.y.std()
-    covered = (found.lower <= found.strength) & (found.strength <= found.upper)
+    actual = pd.read_parquet(out)
+    assert np.abs(actual.strength - actual.prediction).mean() < 0.4 * table.y.std()
+    covered = (actual.lower <= actual.strength) & (actual.strength <= actual.upper)
     assert abs(covered.mean() - 0.9) < 0.1
-    error = np.abs(found.strength - found.prediction).groupby(found.risk).mean()
+    error = np.abs(actual.strength - actual.prediction).groupby(actual.risk).mean()
     assert error["low"] < error["high"]

@@ -109,20 +109,20 @@ def test_page(page, folder):
         CHECKS[page.name](names, folder)
 
 
-def run_line(words):
+def run_line(tokens):
     """Run one line of a shell block, or check the names it uses if it would install or serve something."""
-    if words[0] == "make":
+    if tokens[0] == "make":
         makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-        assert re.search(rf"^{words[1]}:", makefile, re.MULTILINE), words
-    elif words[:2] == ["pip", "install"]:
+        assert re.search(rf"^{tokens[1]}:", makefile, re.MULTILINE), tokens
+    elif tokens[:2] == ["pip", "install"]:
         project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-        extras = re.search(r"\[(.*)\]", words[2])
-        assert extras is None or set(extras[1].split(",")) <= set(project["optional-dependencies"]), words
-    elif words[:3] == ["mlflow", "models", "serve"]:
-        assert (Path(words[4]) / "MLmodel").exists(), words
+        extras = re.search(r"\[(.*)\]", tokens[2])
+        assert extras is None or set(extras[1].split(",")) <= set(project["optional-dependencies"]), tokens
+    elif tokens[:3] == ["mlflow", "models", "serve"]:
+        assert (Path(tokens[4]) / "MLmodel").exists(), tokens
     else:
-        module = {"deltauq": ["deltauq.cli"], "python": words[2:3]}[words[0]]
-        arguments = words[1:] if words[0] == "deltauq" else words[3:]
+        module = {"deltauq": ["deltauq.cli"], "python": tokens[2:3]}[tokens[0]]
+        arguments = tokens[1:] if tokens[0] == "deltauq" else tokens[3:]
         path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
         done = subprocess.run(
             [sys.executable, "-m", *module, *arguments],

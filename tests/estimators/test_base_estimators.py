@@ -34,8 +34,8 @@ from deltauq.estimators.base_estimators import accepts_nan, is_kernel_machine, t
 from deltauq.testing import check_contract
 
 
-def fit(base, table, **words):
-    return AnchoredRegressor(base, n_anchors=5, n_train_anchors=5, random_state=0, **words).fit(*table)
+def fit(base, table, **params):
+    return AnchoredRegressor(base, n_anchors=5, n_train_anchors=5, random_state=0, **params).fit(*table)
 
 
 def test_automatic_early_stopping_is_switched_off(table):
@@ -226,13 +226,13 @@ def test_the_contract_of_trees_holds_with_missing_values(base, gaps):
     check_contract(AnchoredRegressor(base, random_state=0), *gaps, rtol=0)
 
 
-@pytest.mark.parametrize("words", [{"calibrate": "cv"}, {"center": "estimator"}, {"anchors": "balanced"}])
-def test_missing_values_under_other_parameters(words, gaps):
+@pytest.mark.parametrize("params", [{"calibrate": "cv"}, {"center": "estimator"}, {"anchors": "balanced"}])
+def test_missing_values_under_other_parameters(params, gaps):
     X, y = gaps
-    mean, std = fit(HistGradientBoostingRegressor(max_iter=5), gaps, **words).predict(X, return_std=True)
+    mean, std = fit(HistGradientBoostingRegressor(max_iter=5), gaps, **params).predict(X, return_std=True)
     assert np.isfinite(mean).all() and np.isfinite(std).all()
     classifier = AnchoredClassifier(
-        HistGradientBoostingClassifier(max_iter=5), n_train_anchors=5, random_state=0, **words
+        HistGradientBoostingClassifier(max_iter=5), n_train_anchors=5, random_state=0, **params
     )
     proba, std = classifier.fit(X, y > np.median(y)).predict_proba(X, return_std=True)
     np.testing.assert_allclose(proba.sum(axis=1), 1.0)
@@ -313,8 +313,8 @@ def test_classifiers_of_other_libraries(library, names, gaps):
         pytest.skip("XGBoost takes class numbers only")
     labels = np.array(names)[np.digitize(y, np.quantile(y, np.arange(1, len(names)) / len(names)))]
     base = boosted(library, "Classifier")
-    for words in ({}, {"center": "estimator"}, {"calibrate": "cv"}):
-        model = AnchoredClassifier(base, n_anchors=5, n_train_anchors=5, random_state=0, **words)
+    for params in ({}, {"center": "estimator"}, {"calibrate": "cv"}):
+        model = AnchoredClassifier(base, n_anchors=5, n_train_anchors=5, random_state=0, **params)
         proba, std = model.fit(X, labels).predict_proba(X, return_std=True)
         assert proba.shape == std.shape == (len(y), len(names))
         predicted = model.predict(X)

@@ -61,10 +61,10 @@ def test_convergence_warning(table):
 
 def test_no_convergence_warning_without_a_tolerance(table):
     X, y = table
-    with warnings.catch_warnings(record=True) as said:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         AnchoredRegressor(SGDRegressor(max_iter=5, tol=None), random_state=0).fit(X, y)
-    assert said == []
+    assert caught == []
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The promises of the design, as properties."""
+"""The guarantees of the estimators."""
 
 import tracemalloc
 

@@ -84,8 +84,8 @@ def own_leaves(estimator, Z):
 
 def own_outputs(estimator, Z):
     if is_classifier(estimator):
-        found = estimator.predict_proba(Z)
-        return np.hstack(found) if isinstance(found, list) else found
+        actual = estimator.predict_proba(Z)
+        return np.hstack(actual) if isinstance(actual, list) else actual
     return estimator.predict(Z).reshape(len(Z), -1)
 
 

@@ -180,14 +180,14 @@ def test_drawn_anchors_are_validated(table):
         AnchoredRegressor(Ridge(), anchors=Narrow()).fit(*table)
 
 
-@pytest.mark.parametrize("words", [{}, {"pairing": "random"}, {"n_train_anchors": 3000}], ids=str)
-def test_memory_of_fitting(words):
+@pytest.mark.parametrize("params", [{}, {"pairing": "random"}, {"n_train_anchors": 3000}], ids=str)
+def test_memory_of_fitting(params):
     """The cap is lowered twentyfold, so that the test itself stays small."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(3000, 40))
     with patch.object(pairing, "MAX_PAIR_BYTES", 25_000_000):
         tracemalloc.start()
-        AnchoredRegressor(DummyRegressor(), random_state=0, n_anchors=2, **words).fit(X, X[:, 0])
+        AnchoredRegressor(DummyRegressor(), random_state=0, n_anchors=2, **params).fit(X, X[:, 0])
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
     assert peak < 60_000_000

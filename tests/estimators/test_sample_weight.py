@@ -55,9 +55,9 @@ def test_weights_of_calibration_and_center(labelled):
     X, y = labelled
     weights = np.where(y == "blue", 5.0, 1.0)
     for base in (SVC(), LogisticRegression()):
-        words = {"n_anchors": 5, "random_state": 0, "center": "estimator", "calibrate": "cv"}
-        plain = AnchoredClassifier(base, **words).fit(X, y)
-        heavy = AnchoredClassifier(base, **words).fit(X, y, sample_weight=weights)
+        params = {"n_anchors": 5, "random_state": 0, "center": "estimator", "calibrate": "cv"}
+        plain = AnchoredClassifier(base, **params).fit(X, y)
+        heavy = AnchoredClassifier(base, **params).fit(X, y, sample_weight=weights)
         assert heavy.posterior(X).mean[:, 0].mean() > plain.posterior(X).mean[:, 0].mean()
         assert not np.allclose(heavy.scale_, plain.scale_)
 

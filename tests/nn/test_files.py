@@ -195,7 +195,7 @@ def test_precision_survives(dtype, tmp_path):
 
 
 def rewritten(path, change):
-    """Write a file anew with another description or other tensors, and a hash that fits."""
+    """Rewrite a file with another description or other tensors, and a valid hash."""
     from deltauq.nn.files import FORMAT, _digest
 
     with safe_open(path, framework="pt") as file:

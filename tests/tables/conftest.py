@@ -9,7 +9,7 @@ from deltauq.tables import fit
 
 @pytest.fixture(scope="session")
 def mixed():
-    """Numbers with gaps, words with gaps, flags, dates; `price` depends on them, `size` is a class."""
+    """Numbers and categories with gaps, flags, dates; `price` depends on them, `size` is a class."""
     rng = np.random.default_rng(0)
     n = 240
     frame = pd.DataFrame(

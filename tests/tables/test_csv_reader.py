@@ -169,13 +169,13 @@ def test_text_that_does_not_fit_the_encoding_raises(tmp_path):
     path = tmp_path / "x.csv"
     path.write_bytes(b"a,b\n" + b"1,2\n" * HEAD_BYTES + b"\x81,2\n")
     misread = [(name, rf"cannot read .*x\.csv.* {name}, .*--encoding") for name in ("ascii", "utf-16")]
-    for encoding, words in (
+    for encoding, message in (
         *misread,
         ("cp1252", "byte 0x81"),
         ("klingon", "no encoding 'klingon'"),
         ("hex", "'hex'"),
     ):
-        with pytest.raises(TableError, match=words) as error, open_table(path, encoding=encoding) as stream:
+        with pytest.raises(TableError, match=message) as error, open_table(path, encoding=encoding) as stream:
             list(stream.batches)
         assert "\n" not in str(error.value)
 

@@ -36,7 +36,7 @@ LIMITS = [b"\xff\xff\xff\x7f", b"\xff\xff\xff\xff", b"\0\0\0\x80", b"\0\0\0\0", 
 
 
 def outcome_of_table(path, model):
-    """Read and predict a table: "result", "refused", or what should not have happened."""
+    """Read and predict a table: "result", "rejected", or what should not have happened."""
     out = Path(path).with_name("out.parquet")
     try:
         load_table(path, "y", max_rows=1000)
@@ -45,7 +45,7 @@ def outcome_of_table(path, model):
     except TableError as error:
         if out.exists() or len(str(error).splitlines()) != 1:
             return f"an output or several lines: {error!r}"
-        return "refused"
+        return "rejected"
     except BaseException:
         return traceback.format_exc()
     finally:
@@ -53,11 +53,11 @@ def outcome_of_table(path, model):
 
 
 def outcome_of_folder(folder, table):
-    """Load a model and predict a table: "result", "refused", or what should not have happened."""
+    """Load a model and predict a table: "result", "rejected", or what should not have happened."""
     try:
         predicted = load(folder).predict(table)
     except (ModelFolderError, TableError) as error:
-        return "refused" if len(str(error).splitlines()) == 1 else repr(error)
+        return "rejected" if len(str(error).splitlines()) == 1 else repr(error)
     except BaseException:
         return traceback.format_exc()
     if "std" not in predicted or not (Path(folder) / ".metadata-only").exists():
@@ -174,11 +174,11 @@ def check_tables(folders, tmp_path, per_file):
         for k in range(per_file):
             (tmp_path / f"{number:03d}-{k:03d}-{name}").write_bytes(damaged(data, rng) if k else data)
     actual = outcomes("tables", tmp_path, folders / "plain")
-    assert {name: message for name, message in actual.items() if message not in ("result", "refused")} == {}
-    whole = {name: message for name, message in actual.items() if "-000-" in name}
+    assert {name: outcome for name, outcome in actual.items() if outcome not in ("result", "rejected")} == {}
+    whole = {name: outcome for name, outcome in actual.items() if "-000-" in name}
     # Such as the binary columns of a whole file, which the model does not ask for.
     assert set(whole.values()) == {"result"}, whole
-    assert list(actual.values()).count("refused") > len(actual) // 4
+    assert list(actual.values()).count("rejected") > len(actual) // 4
     return len(actual)
 
 
@@ -266,9 +266,9 @@ def check_folders(folders, tmp_path, per_folder):
             described = {**described, "sha256": metadata_digest(described)}
             (folder / METADATA_FILE).write_text(json.dumps(described))
     actual = outcomes("folders", tmp_path, folders / "table.parquet")
-    assert {name: message for name, message in actual.items() if message not in ("result", "refused")} == {}
-    assert {message for name, message in actual.items() if name.endswith("-000")} == {"result"}
-    assert list(actual.values()).count("refused") > len(actual) // 4
+    assert {name: outcome for name, outcome in actual.items() if outcome not in ("result", "rejected")} == {}
+    assert {outcome for name, outcome in actual.items() if name.endswith("-000")} == {"result"}
+    assert list(actual.values()).count("rejected") > len(actual) // 4
     return len(actual)
 
 

@@ -164,7 +164,7 @@ def test_prediction_does_not_depend_on_other_rows(regression, mixed):
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("params", "message"),
     [
         ({"model": "oracle"}, "model must be one of .*'oracle'"),
         ({"coverage": 1.0}, "coverage must lie between 0 and 1"),
@@ -174,9 +174,9 @@ def test_prediction_does_not_depend_on_other_rows(regression, mixed):
         ({"coverage": 0.999}, "240 rows are too few: a coverage of 0.999 takes at least 3,993"),
     ],
 )
-def test_invalid_parameters(words, message, mixed):
+def test_invalid_parameters(params, message, mixed):
     with pytest.raises(ValueError, match=message):
-        fit(mixed, "price", **words)
+        fit(mixed, "price", **params)
 
 
 def test_progress(mixed):

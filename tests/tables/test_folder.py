@@ -192,7 +192,7 @@ def change_column(folder, name, changes):
 )
 def test_columns_that_do_not_fit_the_model_raise(name, changes, message, folder, mixed):
     change_column(folder, name, changes)
-    if message is None:  # a number of days is a number: what is no date is refused once there is a table
+    if message is None:  # days are numbers: the error comes with the table
         with pytest.raises(TableError, match="where dates are expected"):
             load(folder).predict(mixed)
         return

@@ -26,8 +26,8 @@ def source(mixed, tmp_path):
 def test_batch_size_has_no_effect(batch_rows, regression, mixed, source, tmp_path):
     calls = []
     out = tmp_path / "out.parquet"
-    words = {"batch_rows": batch_rows, "progress": lambda *step: calls.append(step)}
-    done = predict_file(regression, source, out, keep=["id", "sold"], **words)
+    options = {"batch_rows": batch_rows, "progress": lambda *step: calls.append(step)}
+    done = predict_file(regression, source, out, keep=["id", "sold"], **options)
     actual = pd.read_parquet(out)
     assert list(actual.columns) == ["id", "sold", "prediction", "std", "lower", "upper", "risk"]
     assert actual.id.tolist() == [f"{k:04d}" for k in range(len(mixed))]

@@ -84,7 +84,7 @@ def test_inferred_task(values, task, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "words", "message"),
+    ("text", "options", "message"),
     [
         ("", {}, "x.csv is empty"),
         ("a,y\n", {}, "x.csv has no rows"),
@@ -100,11 +100,11 @@ def test_inferred_task(values, task, tmp_path):
         (b"a,y\n1,\xff\xfe\n", {}, "cannot read"),
     ],
 )
-def test_unusable_tables_raise(text, words, message, tmp_path):
+def test_unusable_tables_raise(text, options, message, tmp_path):
     file = tmp_path / "x.csv"
     file.write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(TableError, match=message) as caught:
-        load(file, **words)
+        load(file, **options)
     assert "\n" not in str(caught.value)
 
 

@@ -53,7 +53,7 @@ def test_numbers_survive_text(values):
 
 
 @pytest.mark.parametrize(
-    ("column", "values", "words"),
+    ("column", "values", "message"),
     [
         ("area", ["1", "2", "wide"], 'the column "area" holds "wide" in row 103, where numbers are expected'),
         ("area", [1.0, np.inf, 2.0], 'holds "inf" in row 102, which is too large'),
@@ -64,10 +64,10 @@ def test_numbers_survive_text(values):
         ("town", [["Ulm"], [], ["Bern"]], "lists or records"),
     ],
 )
-def test_invalid_values_raise_with_their_row(mixed, column, values, words):
+def test_invalid_values_raise_with_their_row(mixed, column, values, message):
     schema = infer_schema(mixed, [])
     table = mixed.iloc[:3].assign(**{column: values})
-    with pytest.raises(TableError, match=words):
+    with pytest.raises(TableError, match=message):
         schema.read(table, first_row=100)
 
 

@@ -306,8 +306,8 @@ def test_inferred_formats_are_noted(model, sales):
         "town": ("category", ""),
     }
     assert (model.task, model.target_format) == ("regression", ",")
-    for words in ("%d.%m.%Y: sold (--date-format)", '",": price, area (--decimal)'):
-        assert any(words in note for note in model.report["notes"])
+    for message in ("%d.%m.%Y: sold (--date-format)", '",": price, area (--decimal)'):
+        assert any(message in note for note in model.report["notes"])
 
 
 def test_dates_as_classes(tmp_path):
@@ -363,7 +363,7 @@ def test_folder_keeps_formats(model, file, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("change", "words", "option"),
+    ("change", "message", "option"),
     [
         (
             {"sold": "03/14/2021"},
@@ -376,13 +376,13 @@ def test_folder_keeps_formats(model, file, tmp_path):
         ({"sold": "2021-03-14"}, None, None),
     ],
 )
-def test_other_tables_use_the_formats_of_the_training_table(change, words, option, model, sales, tmp_path):
+def test_other_tables_use_the_formats_of_the_training_table(change, message, option, model, sales, tmp_path):
     path = tmp_path / "new.csv"
     sales.assign(**change).to_csv(path, index=False)
     out = tmp_path / "out.csv"
-    if words:
+    if message:
         for predict in (model.predict, lambda path: predict_file(model, path, out)):
-            with pytest.raises(TableError, match=words):
+            with pytest.raises(TableError, match=message):
                 predict(path)
         assert not out.exists()
         return

@@ -69,9 +69,9 @@ def test_posteriors():
 
 
 def test_assessments():
-    found = deltauq.assess(DecisionTreeRegressor(), np.tile(X, (2, 1)), np.tile(y, 2), coverage=0.5, cv=2)
-    assert len(repr(found)) < 400 and repr(found).startswith("Assessment(")
-    assert "ndarray" not in repr(found)
+    actual = deltauq.assess(DecisionTreeRegressor(), np.tile(X, (2, 1)), np.tile(y, 2), coverage=0.5, cv=2)
+    assert len(repr(actual)) < 400 and repr(actual).startswith("Assessment(")
+    assert "ndarray" not in repr(actual)
 
 
 def test_lines_break_as_in_scikit_learn():

@@ -52,8 +52,8 @@ def url(path):
     ],
 )
 def test_the_package_is_named_by_where_it_came_from(noted, arguments, install):
-    words = shlex.split(install(noted))
-    assert words[words.index("install") + 1 :] == arguments
+    tokens = shlex.split(install(noted))
+    assert tokens[tokens.index("install") + 1 :] == arguments
 
 
 def test_pip_is_that_of_the_python_that_runs(tmp_path, monkeypatch):

@@ -187,7 +187,7 @@ class Optimiser:
     def _fit(self, step: int) -> tuple[Model, Tensor]:
         """Return the surrogate fitted to all observations, and its largest training value.
 
-        Networks are trained anew, with another seed, for each of several points of one `ask`: points that one
+        Networks are trained again, with another seed, for each point of one `ask`: points that one
         network cannot distinguish another one may. Other surrogates are kept until the next `tell`.
         """
         if self._fitted is not None:

@@ -100,7 +100,7 @@ class PackedTrees:
         ndarray of shape (n, n_outputs)
         """
         X = np.ascontiguousarray(X, dtype=None if X.dtype in (np.float32, np.float64) else np.float64)
-        # numba compiles anew for arrays that cannot be written; this makes all of them of that kind.
+        # numba compiles separate code for read-only arrays: all arrays are made read-only.
         X = X.view()
         X.flags.writeable = False
         out = np.zeros((len(X), self.n_outputs))
