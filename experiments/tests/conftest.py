@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.conftest import browser  # noqa: F401
+
 # Examples are drawn from a fixed seed: a failure is the same on every machine.
 settings.register_profile(
     "experiments",
