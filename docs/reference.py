@@ -76,9 +76,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def public_modules() -> dict[str, ModuleType]:
     """Return every package of deltauq that has public names, by its name below deltauq."""
     names = [
-        found.name
-        for found in pkgutil.walk_packages(deltauq.__path__, "deltauq.")
-        if found.ispkg and "._" not in found.name
+        info.name
+        for info in pkgutil.walk_packages(deltauq.__path__, "deltauq.")
+        if info.ispkg and "._" not in info.name
     ]
     modules = {name.removeprefix("deltauq."): importlib.import_module(name) for name in names}
     return {name: module for name, module in modules.items() if hasattr(module, "__all__")}

@@ -187,8 +187,8 @@ class Optimiser:
     def _fit(self, step: int) -> tuple[Model, Tensor]:
         """Return the surrogate fitted to all observations, and its largest training value.
 
-        Networks are trained again, with another seed, for each point of one `ask`: points that one
-        network cannot distinguish another one may. Other surrogates are kept until the next `tell`.
+        For each point of one `ask`, networks are trained again with another seed, so that the points do not
+        depend on a single network. Other surrogates are kept until the next `tell`.
         """
         if self._fitted is not None:
             fitted_step, model, best_f = self._fitted
