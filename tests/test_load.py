@@ -30,7 +30,7 @@ def test_what_is_no_model_gets_one_sentence(tmp_path):
         deltauq.load(tmp_path / "absent.safetensors")
     other = tmp_path / "model.pkl"
     other.write_bytes(b"\x80\x04.")
-    with pytest.raises(ValueError, match="not a safetensors file"):
+    with pytest.raises(ValueError, match="not a complete safetensors file"):
         deltauq.load(other)
     other = tmp_path / "model.safetensors"
     other.write_bytes(b"\x80\x04.")

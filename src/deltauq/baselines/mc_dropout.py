@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -41,10 +42,6 @@ class SharedDropout(nn.Module):
             return x
         return x * mask.view(*mask.shape, *[1] * (x.ndim - 2))
 
-    def extra_repr(self) -> str:
-        """Show the rate."""
-        return f"rate={self.rate}"
-
 
 def add_dropout(net: nn.Module, rate: float, after: Sequence[str] | None = None) -> nn.Module:
     """Add dropout to a network, in place, and return it.
@@ -52,15 +49,12 @@ def add_dropout(net: nn.Module, rate: float, after: Sequence[str] | None = None)
     Dropout layers of the network are replaced. Otherwise dropout follows every activation layer, or, in
     `ResNet18` and `ResNet20`, every residual block; or instead the layers named by `after`.
     """
-    if after is None:
-        own = _names(net, DROPOUTS)
-        for name in own:
-            net.set_submodule(name, SharedDropout(rate))
-        if own:
-            return net
-        after = _default_positions(net)
-    for name in after:
-        net.set_submodule(name, nn.Sequential(net.get_submodule(name), SharedDropout(rate)))
+    own = _names(net, DROPOUTS) if after is None else []
+    for name in own:
+        net.set_submodule(name, SharedDropout(rate))
+    if not own:
+        for name in _default_positions(net) if after is None else after:
+            net.set_submodule(name, nn.Sequential(net.get_submodule(name), SharedDropout(rate)))
     return net
 
 
@@ -150,26 +144,23 @@ class MCDropout(SampledBaseline):
         generator = torch.Generator()
         layers = [layer for layer in net.modules() if isinstance(layer, SharedDropout)]
 
-        def sample(k: int) -> Callable[[Tensor], Tensor]:
-            def function(x: Tensor) -> Tensor:
-                generator.manual_seed(derive_seed(self.seed, k))
-                before = generator.get_state()
-                with _every_layer_called():
-                    outputs: Tensor = net(x)
-                if torch.equal(generator.get_state(), before):
-                    raise ValueError(
-                        f"no dropout layer of {type(net).__name__} was called in the prediction: "
-                        "name the layers that dropout follows by after=."
-                    )
-                return outputs
-
-            return function
+        def sample(k: int, x: Tensor) -> Tensor:
+            generator.manual_seed(derive_seed(self.seed, k))
+            before = generator.get_state()
+            with _every_layer_called():
+                outputs: Tensor = net(x)
+            if torch.equal(generator.get_state(), before):
+                raise ValueError(
+                    f"no dropout layer of {type(net).__name__} was called in the prediction: "
+                    "name the layers that dropout follows by after=."
+                )
+            return outputs
 
         try:
             for layer in layers:
                 layer.generator = generator
             for k in range(self.n_samples):
-                yield sample(k)
+                yield partial(sample, k)
         finally:
             for layer in layers:
                 layer.generator = None

@@ -48,10 +48,7 @@ class Training:
     criterion: Criterion | None = None
 
     def part(self, k: int, n: int, seed: int | None = None) -> Training:
-        """Return the options of the k-th of n trainings.
-
-        Each one has its own checkpoint file. Progress counts to the epochs of the recipe in total.
-        """
+        """Return the options of the k-th of n trainings, with its own checkpoint and share of progress."""
         recipe = self.recipe if seed is None else replace(self.recipe, seed=seed)
         report, epochs = self.progress, recipe.epochs
 
@@ -64,13 +61,7 @@ class Training:
             path = path.with_name(f"{path.stem}-{k}{path.suffix}")
         return replace(self, recipe=recipe, checkpoint=path, progress=progress)
 
-    def run(
-        self,
-        net: nn.Module,
-        x: Tensor,
-        y: Tensor,
-        objective: Objective | None = None,
-    ) -> None:
+    def run(self, net: nn.Module, x: Tensor, y: Tensor, objective: Objective | None = None) -> None:
         """Train one network in place on rows of shape (n, ...)."""
         if objective is None and self.criterion is not None:
             objective = supervised(self.criterion)
@@ -205,10 +196,8 @@ class NetworkBaseline(TensorBaseline):
 
     def __init__(self, make_network: MakeNetwork) -> None:
         if isinstance(make_network, nn.Module) or not callable(make_network):
-            raise TypeError(
-                "make_network must be a function that returns a new network, "
-                f"got {type(make_network).__name__}."
-            )
+            kind = type(make_network).__name__
+            raise TypeError(f"make_network must be a function that returns a new network, got {kind}.")
         self.make_network = make_network
 
     def new_network(self, seed: int) -> nn.Module:
@@ -240,9 +229,7 @@ class SampledBaseline(NetworkBaseline):
 
 def no_new_network() -> nn.Module:
     """Raise an error; the `make_network` of baselines that are built from trained networks."""
-    raise TypeError(
-        "this baseline was built from trained networks: construct it with make_network to fit it."
-    )
+    raise TypeError("this baseline has trained networks: construct it with make_network to fit it.")
 
 
 def outputs_of(
@@ -267,15 +254,6 @@ def check_no_criterion(training: Training, name: str) -> None:
     """Raise an error if a criterion is given for a method with its own loss."""
     if training.criterion is not None:
         raise ValueError(f"{name} has its own loss: omit criterion.")
-
-
-def check_class_labels(y: Tensor, method: str) -> None:
-    """Raise an error unless the targets are class labels."""
-    if y.is_floating_point() or y.ndim != 1:
-        raise ValueError(
-            f"{method} is for classification: y must be integers of shape (n,), "
-            f"got {y.dtype} of shape {tuple(y.shape)}."
-        )
 
 
 def check_regression(y: Tensor, method: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.utils import check_random_state
 
 from deltauq.core import Posterior, StreamingPosterior
-from deltauq.utils.install import install_command
+from deltauq.utils.install import import_optional
 
 _ONE_SIGMA = float(norm.cdf(1.0))
 
@@ -167,9 +166,10 @@ class QuantileForestRegressor(BaselineRegressor):
 
     def fit(self, X: Any, y: Any) -> QuantileForestRegressor:
         """Fit the forest to X of shape (n, d) and y of shape (n,)."""
-        forest = _imported("quantile_forest", "QuantileForestRegressor").RandomForestQuantileRegressor
-        model = forest(self.n_estimators, random_state=self.random_state)
-        self.estimator_ = model.fit(np.asarray(X), np.asarray(y))
+        reason = "QuantileForestRegressor needs quantile-forest"
+        library: Any = import_optional("quantile_forest", reason, "compare")
+        forest = library.RandomForestQuantileRegressor(self.n_estimators, random_state=self.random_state)
+        self.estimator_ = forest.fit(np.asarray(X), np.asarray(y))
         return self
 
     def posterior(self, X: Any) -> Posterior:
@@ -198,7 +198,7 @@ class NGBoostRegressor(BaselineRegressor):
 
     def fit(self, X: Any, y: Any) -> NGBoostRegressor:
         """Fit to X of shape (n, d) and y of shape (n,)."""
-        ngboost = _imported("ngboost", "NGBoostRegressor")
+        ngboost: Any = import_optional("ngboost", "NGBoostRegressor needs ngboost", "compare")
         # The trees break ties between equally good splits with their own random state.
         random_state = check_random_state(self.random_state)
         boosting = ngboost.NGBRegressor(
@@ -218,13 +218,6 @@ class NGBoostRegressor(BaselineRegressor):
         normal = self.estimator_.pred_dist(np.asarray(X))
         mean = self.center_ + self.scale_ * normal.params["loc"]
         return Posterior(mean, (self.scale_ * normal.params["scale"]) ** 2)
-
-
-def _imported(module: str, user: str) -> Any:
-    try:
-        return import_module(module)
-    except ImportError as error:
-        raise ImportError(f"{user} needs: {install_command('compare')}") from error
 
 
 def _posterior_over(predictions: Any) -> Posterior:

@@ -12,7 +12,6 @@ from deltauq.baselines.network import (
     MakeNetwork,
     SampledBaseline,
     Training,
-    check_class_labels,
     no_new_network,
     outputs_of,
     shuffled_rows,
@@ -54,7 +53,8 @@ class TemperatureNetwork(SampledBaseline):
         return scaled
 
     def _fit(self, x: Tensor, y: Tensor, training: Training) -> None:
-        check_class_labels(y, "temperature scaling")
+        if y.is_floating_point() or y.ndim != 1:
+            raise ValueError("temperature scaling is for classification: y must be integers of shape (n,).")
         n_held_out = max(1, round(self.held_out * len(x)))
         if n_held_out >= len(x):
             raise ValueError(f"held_out={self.held_out} leaves none of {len(x)} rows to train on.")

@@ -11,21 +11,18 @@ from uuid import uuid4
 
 from deltauq.tables.errors import TableError
 from deltauq.tables.io import as_table_error
-from deltauq.utils.install import install_command
+from deltauq.utils.install import import_optional
 
 Written = TypeVar("Written")
 
 
 def resolve(url: str) -> tuple[Any, str]:
     """Return the file system of a path or URL, and the absolute path in it."""
-    try:
-        from fsspec.core import url_to_fs
-    except ImportError as error:
-        raise ImportError(f"files by URL need fsspec: {install_command('ray')}.") from error
+    core: Any = import_optional("fsspec.core", "files by URL need fsspec", "ray")
     if not url:
         raise TableError("the name of a file or folder is empty.")
     with as_table_error(url):
-        return url_to_fs(url)
+        return core.url_to_fs(url)
 
 
 def is_local(system: Any) -> bool:

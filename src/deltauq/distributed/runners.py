@@ -13,7 +13,7 @@ from itertools import islice
 from types import ModuleType
 from typing import Any, TypeVar
 
-from deltauq.utils.install import install_command
+from deltauq.utils.install import import_optional
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -99,11 +99,7 @@ def require_ray() -> ModuleType:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     # Tasks that request no GPU see those of the machine, as without Ray.
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-    try:
-        import ray
-    except ImportError as error:
-        raise ImportError(f"the backend ray needs Ray: {install_command('ray')}.") from error
-    return ray
+    return import_optional("ray", "the backend ray needs Ray", "ray")
 
 
 def get_result(ray: ModuleType, reference: Any, task: Any) -> Any:

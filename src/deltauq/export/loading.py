@@ -7,8 +7,6 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from deltauq.utils.errors import InputError
-
 
 def load(path: str | PathLike[str], map_location: Any = "cpu", trust: Iterable[str] = ()) -> Any:
     """Return the model stored in a file or folder.
@@ -35,18 +33,6 @@ def load(path: str | PathLike[str], map_location: Any = "cpu", trust: Iterable[s
         from deltauq.tables import load as load_folder
 
         return load_folder(path, trust)
-    if not path.is_file():
-        raise FileNotFoundError(f"there is no file {path}.")
-    if not _is_safetensors(path):
-        raise InputError(f"{path} is not a safetensors file, the format of saved networks.")
     from deltauq.nn import load as load_network
 
     return load_network(path, map_location)
-
-
-def _is_safetensors(path: Path) -> bool:
-    """Return whether a file begins with the length of a header that fits into it, and its brace."""
-    with path.open("rb") as file:
-        start = file.read(9)
-    length = int.from_bytes(start[:8], "little")
-    return start[8:] == b"{" and 8 + length <= path.stat().st_size

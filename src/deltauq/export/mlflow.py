@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tempfile
 import warnings
-from importlib import import_module
 from os import PathLike
 from pathlib import Path
 from types import ModuleType
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from deltauq._version import __version__
 from deltauq.tables import TableModel, load
-from deltauq.utils.install import install_command
+from deltauq.utils.install import import_optional
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -67,13 +66,10 @@ def export_mlflow(model: TableModel, path: str | PathLike[str]) -> Path:
 
 def require_pyfunc() -> ModuleType:
     """Return mlflow.pyfunc, or raise an error that says what to install."""
-    try:
-        with warnings.catch_warnings():
-            # MLflow warns of its own type hints on import.
-            warnings.filterwarnings("ignore", ".*type hint", UserWarning)
-            return import_module("mlflow.pyfunc")
-    except ImportError as error:
-        raise ImportError(f"MLflow models need mlflow: {install_command('mlflow')}.") from error
+    with warnings.catch_warnings():
+        # MLflow warns of its own type hints on import.
+        warnings.filterwarnings("ignore", ".*type hint", UserWarning)
+        return import_optional("mlflow.pyfunc", "MLflow models need mlflow", "mlflow")
 
 
 def _load_pyfunc(path: str) -> PyFunc:

@@ -8,7 +8,6 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib import import_module
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from deltauq.estimators import AnchoredClassifier, AnchoredRegressor
 from deltauq.export.onnx_graph import EXTRA, OPSET, ROWS, Graph, add_posterior, check_exportable, require_onnx
 from deltauq.tables import TableModel
 from deltauq.utils.filesystem import atomic_write
-from deltauq.utils.install import install_command
+from deltauq.utils.install import import_optional
 
 
 def export_onnx(model: Any, path: str | PathLike[str], *, link: str | None = None) -> Path:
@@ -124,10 +123,7 @@ def _export_network(net: Any, link: str | None) -> Any:
     """Return the ONNX model of a network, made by PyTorch's exporter."""
     from deltauq.nn import evaluating
 
-    try:
-        import_module("onnxscript")
-    except ImportError as error:
-        raise ImportError(f"ONNX files of networks need onnxscript: {install_command(EXTRA)}.") from error
+    import_optional("onnxscript", "ONNX files of networks need onnxscript", EXTRA)
     import torch
 
     from deltauq.nn import AnchorPredictor
@@ -151,7 +147,7 @@ def _export_network(net: Any, link: str | None) -> Any:
     model = program.model_proto
     _rename_tensors(model.graph, ("x", "mean", "std"))
     metadata = {"link": link or "", **_common_metadata(net.anchors)}
-    import_module("onnx").helper.set_model_props(model, metadata)
+    require_onnx().helper.set_model_props(model, metadata)
     return model
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from types import ModuleType
 from typing import Any
 
@@ -12,7 +11,7 @@ from sklearn.base import is_classifier
 from deltauq.estimators import AnchoredClassifier, AnchoredRegressor
 from deltauq.estimators.base_estimators import packable
 from deltauq.utils.errors import InputError
-from deltauq.utils.install import install_command
+from deltauq.utils.install import import_optional
 
 EXTRA = "export"
 OPSET, ML_OPSET, IR_VERSION = 18, 3, 9
@@ -23,10 +22,7 @@ ROWS = "n"
 
 def require_onnx() -> ModuleType:
     """Return onnx, or raise an error that says what to install."""
-    try:
-        return import_module("onnx")
-    except ImportError as error:
-        raise ImportError(f"ONNX files need onnx: {install_command(EXTRA)}.") from error
+    return import_optional("onnx", "ONNX files need onnx", EXTRA)
 
 
 class Graph:

@@ -6,11 +6,10 @@ import traceback
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
-from importlib import import_module
 from types import ModuleType
 
 from deltauq.utils.errors import InputError
-from deltauq.utils.install import install_command
+from deltauq.utils.install import import_optional
 
 MAX_CHARACTERS = 800
 """A longer message, which quotes a long value, is shortened in the middle."""
@@ -59,24 +58,17 @@ def model_errors(what: str) -> Iterator[None]:
 
 def require_pandas() -> ModuleType:
     """Return pandas, or raise an error with the command that installs it."""
-    return _require("pandas", "tables need pandas")
+    return import_optional("pandas", "tables need pandas", "tables")
 
 
 def require_pyarrow() -> ModuleType:
     """Return pyarrow, or raise an error with the command that installs it."""
-    return _require("pyarrow", "table files need pyarrow")
+    return import_optional("pyarrow", "table files need pyarrow", "tables")
 
 
 def require_skops() -> ModuleType:
     """Return skops.io, or raise an error with the command that installs it."""
-    return _require("skops.io", "model folders need skops")
-
-
-def _require(module: str, reason: str) -> ModuleType:
-    try:
-        return import_module(module)
-    except ImportError as error:
-        raise ImportError(f"{reason}: {install_command('tables')}.") from error
+    return import_optional("skops.io", "model folders need skops", "tables")
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:

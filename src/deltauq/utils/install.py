@@ -1,4 +1,4 @@
-"""The command that installs an extra of this package, from where the package itself was installed."""
+"""Optional libraries, and the command that installs an extra from where this package was installed."""
 
 from __future__ import annotations
 
@@ -6,12 +6,22 @@ import json
 import shlex
 import shutil
 import sys
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 NAME = "deltauq"
+
+
+def import_optional(module: str, reason: str, extra: str) -> ModuleType:
+    """Return a module of an extra; the error for a missing one says why it is needed and how to get it."""
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise ImportError(f"{reason}: {install_command(extra)}.") from error
 
 
 def install_command(extras: str) -> str:
