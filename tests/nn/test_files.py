@@ -89,7 +89,7 @@ def test_tied_and_transposed_weights_are_written(tmp_path):
 @pytest.mark.parametrize(
     ("network", "message"),
     [
-        (lambda: MLP(5, 2, (8, 9)), r"'module.layers.2.bias' is \(8,\) there and \(9,\) here"),
+        (lambda: MLP(5, 2, (8, 9)), r"'module.layers.2.bias' is \(8,\) .* there and \(9,\) .* here"),
         (
             lambda: MLP(5, 2, (8, 8), activation="tanh", dropout=0.1),
             "'module.layers.2.bias' is .* absent here",
@@ -190,7 +190,7 @@ def test_precision_survives(dtype, tmp_path):
     again = load(tmp_path / "net")
     assert all(p.dtype == dtype for p in again.parameters())
     assert torch.equal(again.posterior(x).mean, net.posterior(x).mean)
-    with pytest.raises(UnusableFileError, match=r"of another precision: .* there and torch.float32 here"):
+    with pytest.raises(UnusableFileError, match=r"precision: .* there and .* torch.float32 here"):
         Anchored(MLP(5, 2, (8,))).load(tmp_path / "net")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -64,19 +65,13 @@ class AnchorStore(nn.Module):
 
     def __init__(self, n_anchors: int, like: Tensor) -> None:
         super().__init__()
+        self.n_anchors = index(n_anchors)
         if n_anchors < 1:
             raise ValueError(f"n_anchors must be at least 1, got {n_anchors}.")
-        if n_anchors != int(n_anchors):
-            raise ValueError(f"n_anchors must be a whole number, got {n_anchors}.")
-        self.n_anchors = int(n_anchors)
         self.register_buffer("anchors", torch.empty(0, device=like.device, dtype=like.dtype))
-        self._anchors_set = False
-        self._warned = False
-
-    @property
-    def anchors_are_set(self) -> bool:
+        self.anchors_are_set = False
         """Whether the anchors were set by `set_anchors`, so that training does not replace them."""
-        return self._anchors_set
+        self._warned = False
 
     def set_anchors(
         self,
@@ -86,7 +81,6 @@ class AnchorStore(nn.Module):
         prior: str | AnchorPrior = "data",
         labels: Any = None,
         random_state: int = 0,
-        fixed: bool = True,
     ) -> None:
         """Store anchors. Training does not replace them.
 
@@ -102,11 +96,9 @@ class AnchorStore(nn.Module):
             Classes of the inputs, for ``prior="balanced"``.
         random_state : int, default=0
             Random seed.
-        fixed : bool, default=True
-            If False, training replaces them.
         """
         if inputs is None:
-            self.anchors, self._anchors_set = self.anchors.new_empty(0), False
+            self.anchors, self.anchors_are_set = self.anchors.new_empty(0), False
             return
         self._check_rows(inputs, "anchors")
         if n_anchors is None:
@@ -115,15 +107,15 @@ class AnchorStore(nn.Module):
             raise ValueError(f"n_anchors must be at least 1, got {n_anchors}.")
         rng = np.random.default_rng(random_state)
         anchors = get_prior(prior).draw(inputs.detach(), n_anchors, rng, labels=labels)
-        self.anchors, self._anchors_set = _copy(torch.as_tensor(anchors).to(inputs)), fixed
+        self.anchors, self.anchors_are_set = _copy(torch.as_tensor(anchors).to(inputs)), True
 
     def get_extra_state(self) -> Tensor:
         """Return, for the state_dict, whether the anchors were set."""
-        return torch.tensor(self._anchors_set)
+        return torch.tensor(self.anchors_are_set)
 
     def set_extra_state(self, state: Tensor) -> None:
         """Load whether the anchors were set."""
-        self._anchors_set = bool(state)
+        self.anchors_are_set = bool(state)
 
     def _load_from_state_dict(self, state_dict: Any, prefix: str, *args: Any) -> None:
         # Stored anchors may have any number and shape.
@@ -137,7 +129,7 @@ class AnchorStore(nn.Module):
     @torch.no_grad()
     def _store_last(self, x: Tensor) -> None:
         """Store the last inputs as anchors, in place; repeated while there are too few."""
-        if self._anchors_set:
+        if self.anchors_are_set:
             return
         n, k = x.shape[0], self.n_anchors
         if self.anchors.shape != (k, *x.shape[1:]) or self.anchors.dtype != x.dtype:
@@ -181,7 +173,5 @@ class AnchorStore(nn.Module):
 
 def _copy(anchors: Tensor) -> Tensor:
     """Return a copy that is no inference tensor: those can never be trained with."""
-    if not torch.is_inference_mode_enabled():
-        return anchors.clone()
     with torch.inference_mode(False):
         return anchors.clone()

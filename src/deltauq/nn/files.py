@@ -28,14 +28,7 @@ class UnusableFileError(InputError):
 
 
 def save(net: Anchored, path: str | PathLike[str]) -> None:
-    """Write the weights, anchors and options of a network.
-
-    Parameters
-    ----------
-    net : Anchored
-    path : path
-        Replaced if it exists.
-    """
+    """Write the weights, anchors and options of a network; see `Anchored.save`."""
     state, path = net.state_dict(), Path(path)
     for name, value in state.items():
         if not isinstance(value, Tensor):
@@ -70,52 +63,36 @@ def load(path: str | PathLike[str], map_location: str | torch.device = "cpu") ->
     net : Anchored
         In ``eval()``.
     """
-    description, tensors = _read(path)
-    network, options = description["network"], description["anchored"]
-    if network["name"] not in NETWORKS or network.get("config") is None:
-        known = [
-            f"{name}={options[name]!r:.80}"
-            for name in ("encoding", "at", "stem")
-            if isinstance(options.get(name), str)
-        ]
+    network, options, tensors = _read(path)
+    name = network["name"]
+    if name not in NETWORKS or network.get("config") is None:
+        known = [f"{key}={options[key]!r}" for key in ("encoding", "at", "stem") if options.get(key)]
         raise UnusableFileError(
-            f"{path} contains a {network['name']}, which only its own code can build: construct it, wrap it "
+            f"{path} contains a {name}, which only its own code can build: construct it, wrap it "
             f"by net = Anchored(network, {', '.join(known)}), and call net.load(path)."
         )
-    if not all(isinstance(options.get(name), str) for name in ("encoding", "train_anchors")):
+    if None in (options.get("encoding"), options.get("train_anchors")):
         raise UnusableFileError(
             f"{path} needs an encoding or prior of your own: construct the network and call net.load(path)."
         )
     try:
-        dtype = getattr(torch, str(network.get("dtype", "float32")), None)
-        if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
-            raise ValueError(f"there is no floating dtype {network['dtype']!r}.")
-        net = Anchored(NETWORKS[network["name"]](**network["config"]).to(dtype), **options)
-    except (TypeError, ValueError, RuntimeError, AttributeError) as error:
-        raise UnusableFileError(f"{path} describes no network that can be built: {error}") from None
-    _load_state(net, tensors, path, network["name"])
-    net.eval()
-    try:
+        module = NETWORKS[name](**network["config"]).to(getattr(torch, network.get("dtype", "float32")))
+        net = Anchored(module, **options).eval()
+        _load_state(net, tensors, path, name)
         if net.anchors.numel():
             net(net.anchors[:1])
-    except (TypeError, ValueError, RuntimeError, IndexError):
-        shape = tuple(net.anchors.shape)
-        raise UnusableFileError(
-            f"{path} contains anchors of shape {shape}, which its network cannot take."
-        ) from None
+    except (TypeError, ValueError, RuntimeError, AttributeError, LookupError) as error:
+        raise UnusableFileError(f"{path} describes no network that can be built: {error}") from None
     return net.to(map_location)
 
 
 def load_into(net: Anchored, path: str | PathLike[str]) -> None:
     """Load weights and anchors into a network of the same architecture, on the network's device."""
-    description, tensors = _read(path)
-    options, own = description["anchored"], _describe(net)["anchored"]
-    encoding = options.get("encoding")
-    if encoding != own["encoding"] and None not in (encoding, own["encoding"]):  # None: one without a name
-        raise UnusableFileError(
-            f"{path} is of encoding={encoding!r}, and this network has {own['encoding']!r}."
-        )
-    _load_state(net, tensors, path, description["network"]["name"])
+    network, options, tensors = _read(path)
+    encoding, own = options.get("encoding"), _describe(net)["anchored"]["encoding"]
+    if encoding != own and None not in (encoding, own):  # None: one without a name
+        raise UnusableFileError(f"{path} is of encoding={encoding!r}, and this network has {own!r}.")
+    _load_state(net, tensors, path, network["name"])
     saved = options.get("average_masked", net.average_masked)
     if saved != net.average_masked:
         warnings.warn(
@@ -148,8 +125,8 @@ def _describe(net: Anchored) -> dict[str, Any]:
     }
 
 
-def _read(path: str | PathLike[str]) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Return the description and the tensors of a file, on the CPU, checked against the file's own hash."""
+def _read(path: str | PathLike[str]) -> tuple[dict[str, Any], dict[str, Any], dict[str, Tensor]]:
+    """Return the network's description, its options, and the tensors on the CPU, checked against the hash."""
     if not Path(path).is_file():
         raise FileNotFoundError(f"there is no file {path}.")
     try:
@@ -162,13 +139,10 @@ def _read(path: str | PathLike[str]) -> tuple[dict[str, Any], dict[str, Tensor]]
         raise UnusableFileError(f"{path} is not a file of an anchored network ({FORMAT}).")
     if header.get("sha256") != _digest(header.get("description", ""), tensors):
         raise UnusableFileError(f"{path} was altered after it was written: its hash differs.")
-    description = json.loads(header["description"])
-    for part in ("network", "anchored"):
-        if not isinstance(description, dict) or not isinstance(description.get(part), dict):
-            raise UnusableFileError(f"{path} does not describe its {part} part.")
-    if not isinstance(description["network"].get("name"), str):
-        raise UnusableFileError(f"{path} does not name its network.")
-    return description, tensors
+    match json.loads(header["description"]):
+        case {"network": {"name": str()} as network, "anchored": dict() as options}:
+            return network, options, tensors
+    raise UnusableFileError(f"{path} does not describe an anchored network.")
 
 
 def _digest(description: str, tensors: dict[str, Tensor]) -> str:
@@ -182,25 +156,14 @@ def _digest(description: str, tensors: dict[str, Tensor]) -> str:
 
 def _load_state(net: Anchored, tensors: dict[str, Tensor], path: str | PathLike[str], name: str) -> None:
     """Load a state, or raise an error that names the first difference and leaves the network as it was."""
-    own = net.state_dict()
-    for key in sorted(own.keys() | tensors.keys()):
-        here, there = own.get(key), tensors.get(key)
-        # Stored anchors may have any number and shape.
-        if here is None or there is None or (here.shape != there.shape and key != "anchors"):
-            shapes = ["absent" if value is None else tuple(value.shape) for value in (there, here)]
+    here, there = (
+        {key: f"{tuple(value.shape)} {value.dtype}" for key, value in state.items() if key != "anchors"}
+        for state in (net.state_dict(), tensors)
+    )
+    for key in sorted(here.keys() | there.keys()):
+        if here.get(key) != there.get(key):
             raise UnusableFileError(
-                f"{path} contains a {name} of another architecture: "
-                f"{key!r} is {shapes[0]} there and {shapes[1]} here."
+                f"{path} contains a {name} of another architecture or precision: "
+                f"{key!r} is {there.get(key, 'absent')} there and {here.get(key, 'absent')} here."
             )
-    for key in sorted(own.keys() - {"anchors"}):
-        if own[key].dtype != tensors[key].dtype:
-            raise UnusableFileError(
-                f"{path} contains a network of another precision: {key!r} is {tensors[key].dtype} there and "
-                f"{own[key].dtype} here: cast the network first."
-            )
-    anchors = tensors["anchors"]
-    if anchors.numel() and anchors.ndim < 2:
-        raise UnusableFileError(
-            f"{path} contains anchors of shape {tuple(anchors.shape)}, which are not inputs."
-        )
     net.load_state_dict(tensors)

@@ -210,7 +210,8 @@ def finish(net: nn.Module, inputs: Tensor, seed: int) -> None:
     They are drawn from the training inputs, of shape (n, ...). The next training replaces them.
     """
     if isinstance(net, Anchored) and not net.anchors_are_set:
-        net.set_anchors(inputs, random_state=seed, fixed=False)
+        net.set_anchors(inputs, random_state=seed)
+        net.anchors_are_set = False
     net.eval()
 
 
