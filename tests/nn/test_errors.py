@@ -106,7 +106,7 @@ def test_outputs_that_are_no_tensor_or_have_other_rows():
 )
 def test_masks_set_later_are_checked(option, value, net):
     before = getattr(net, option)
-    with pytest.raises(ValueError, match=f"{option} must be"):
+    with pytest.raises((TypeError, ValueError)):
         setattr(net, option, value)
     assert getattr(net, option) == before
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import inspect
-import math
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from os import PathLike
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _NormBase
 
 from deltauq.core import AnchorPrior, Encoding, Posterior, get_encoding
 from deltauq.core.posterior import LINKS
@@ -20,15 +20,13 @@ from deltauq.nn.anchors import PAIRINGS, AnchorStore, get_train_anchors, reversa
 from deltauq.nn.inference import (
     MISMATCHES,
     Plan,
-    check_link,
     evaluating,
     make_plan,
     mean_over_anchors,
-    norms_evaluating,
     posterior_over_anchors,
 )
 from deltauq.nn.inputs import Inputs
-from deltauq.nn.layer import AnchoredLayer, AnchorTerm, TupleAnchors
+from deltauq.nn.layer import AnchoredLayer, AnchorTerm, LayerReached, TupleAnchors
 from deltauq.nn.wrapping import INITS, anchor_layer, check_calls, join_names, recorded_calls
 
 KEYWORDS = ("anchors", "masked", "link", "keep_samples", "memory_budget", "autocast")
@@ -142,9 +140,7 @@ class Anchored(AnchorStore):
     @property
     def anchored_layer(self) -> AnchoredLayer:
         """The anchored layer."""
-        layer = self.module.get_submodule(self.layer_name)
-        assert isinstance(layer, AnchoredLayer)
-        return layer
+        return cast("AnchoredLayer", self.module.get_submodule(self.layer_name))
 
     @property
     def mask(self) -> float:
@@ -153,14 +149,10 @@ class Anchored(AnchorStore):
 
     @mask.setter
     def mask(self, mask: float) -> None:
-        try:
-            number = float(mask)  # also from NumPy or PyTorch, whose numbers a file cannot contain
-        except (TypeError, ValueError):
-            number = math.nan
-        if not 0.0 <= number < 1.0:
+        if not 0.0 <= mask < 1.0:
             raise ValueError(f"mask must be a probability below 1, got {mask}.")
-        self._mask = number
-        if not number:
+        self._mask = float(mask)  # NumPy and PyTorch have numbers that a file cannot contain
+        if not mask:
             self.masked = torch.zeros((), dtype=torch.bool, device=self.masked.device)
 
     def forward(
@@ -242,7 +234,6 @@ class Anchored(AnchorStore):
         if self.anchors.numel() == 0:
             raise ValueError("there are no anchors yet: train the network or call set_anchors.")
         self._check_rows(x, "inputs")
-        check_link(link)
         if memory_budget is not None and not isinstance(memory_budget, int):
             raise TypeError(f"memory_budget must be a whole number of bytes, got {memory_budget!r}.")
         if memory_budget is not None and memory_budget < 1:
@@ -268,7 +259,7 @@ class Anchored(AnchorStore):
         self._check_rows(x, "inputs")
         if not self._checked:
             rows = reversal(x.shape[0], self.encoding.n_anchors, x.device)
-            with norms_evaluating(self.module):
+            with evaluating(self.module, _NormBase):
                 self._call_module(Inputs(x, args, kwargs), TupleAnchors(rows))
 
     @contextmanager
@@ -422,16 +413,16 @@ class Anchored(AnchorStore):
 
     def _layer_input(self, inputs: Inputs) -> Tensor:
         """Return inputs as they enter the anchored layer; norms do not learn from them."""
-        with norms_evaluating(self.module):
-            entering = self.anchored_layer.input_of(
-                lambda: self.module(inputs.x, *inputs.args, **inputs.kwargs)
-            )
-        if entering is None:
-            raise ValueError(
-                f"the pass ended without reaching the anchored layer {self.layer_name!r}: "
-                "name another by stem= or at=."
-            )
-        return entering
+        try:
+            with evaluating(self.module, _NormBase), self.anchored_layer.using("stop"):
+                self.module(inputs.x, *inputs.args, **inputs.kwargs)
+        except LayerReached as reached:
+            (entering,) = reached.args
+            return entering
+        raise ValueError(
+            f"the pass ended without reaching the anchored layer {self.layer_name!r}: "
+            "name another by stem= or at=."
+        )
 
     def _check_further_inputs(self, inputs: Inputs) -> None:
         """Raise an error if row-wise further inputs change what enters the anchored layer."""

@@ -25,12 +25,6 @@ Run = Callable[[Inputs, AnchorTerm], Tensor]
 """``run(inputs, term)`` returns outputs of shape (n_variants * k * n, ...), anchor by anchor."""
 
 
-def check_link(link: str | None) -> None:
-    """Raise an error unless a link is None or known."""
-    if link is not None and link not in LINKS:
-        raise ValueError(f"link must be one of {sorted(LINKS)} or None, got {link!r}.")
-
-
 @dataclass(frozen=True)
 class Plan:
     """How a network is evaluated with many anchors at once."""
@@ -107,6 +101,8 @@ def posterior_over_anchors(
     passes: Iterable[tuple[int, Tensor, AnchorTerm]], n_anchors: int, link: str | None, keep_samples: bool
 ) -> Posterior:
     """Return the moments of the outputs; see `mean_over_anchors`. Memory does not grow with the anchors."""
+    if link is not None and link not in LINKS:
+        raise ValueError(f"link must be one of {sorted(LINKS)} or None, got {link!r}.")
     streams: dict[int, StreamingPosterior] = {}
     parts: dict[int, Posterior] = {}
     for block, outputs, term in passes:
@@ -124,7 +120,12 @@ def posterior_over_anchors(
         for sample in samples.unbind():
             stream.update(sample)
     parts.update((block, stream.posterior()) for block, stream in streams.items())
-    return _joined(list(parts.values()))
+
+    def join(name: str, dim: int = 0) -> Tensor | None:
+        values = [getattr(part, name) for part in parts.values()]
+        return None if values[0] is None else torch.cat(values, dim)
+
+    return Posterior(join("mean"), join("var"), join("link_mean"), join("link_var"), join("samples", 1), link)
 
 
 def _posterior_of(samples: Tensor, link: str | None, keep_samples: bool) -> Posterior:
@@ -137,38 +138,14 @@ def _posterior_of(samples: Tensor, link: str | None, keep_samples: bool) -> Post
     return Posterior(mean, var, link_mean, link_var, stored, link)
 
 
-def _joined(parts: list[Posterior]) -> Posterior:
-    """Join posteriors of different rows."""
-
-    def join(name: str, dim: int = 0) -> Tensor | None:
-        values = [getattr(part, name) for part in parts]
-        return None if values[0] is None else torch.cat(values, dim)
-
-    return Posterior(
-        join("mean"), join("var"), join("link_mean"), join("link_var"), join("samples", 1), parts[0].link
-    )
-
-
 @contextmanager
-def evaluating(network: nn.Module) -> Iterator[None]:
-    """Switch every layer to evaluation mode, and back to its mode before."""
-    before = [(layer, layer.training) for layer in network.modules()]
-    network.eval()
+def evaluating(network: nn.Module, kind: type[nn.Module] = nn.Module) -> Iterator[None]:
+    """Switch every layer, or those of one kind, to evaluation mode, and back to its mode before."""
+    layers = [layer for layer in network.modules() if isinstance(layer, kind) and layer.training]
+    for layer in layers:
+        layer.training = False
     try:
         yield
     finally:
-        for layer, training in before:
-            layer.training = training
-
-
-@contextmanager
-def norms_evaluating(network: nn.Module) -> Iterator[None]:
-    """Switch batch norms to their running statistics, and back."""
-    norms = [m for m in network.modules() if isinstance(m, nn.modules.batchnorm._NormBase) and m.training]
-    for norm in norms:
-        norm.training = False
-    try:
-        yield
-    finally:
-        for norm in norms:
-            norm.training = True
+        for layer in layers:
+            layer.training = True

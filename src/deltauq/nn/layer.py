@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor, nn
@@ -55,8 +55,7 @@ class LayerReached(Exception):
 class _Pass(threading.local):
     """The anchors of the pass that this thread runs: several threads may evaluate one network."""
 
-    anchors: TupleAnchors | AnchorTerm | None = None
-    stop = False
+    anchors: TupleAnchors | AnchorTerm | Literal["stop"] | None = None
 
     def __reduce__(self) -> tuple[type[_Pass], tuple[()]]:
         return _Pass, ()
@@ -94,15 +93,13 @@ class AnchoredLayer(nn.Module):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Return the outputs for the first tensor among the arguments, X of shape (n, ...)."""
-        x = first_tensor(args, kwargs)
-        if x is None:
-            raise TypeError("the anchored layer was called without a tensor.")
+        x = next(value for value in (*args, *kwargs.values()) if isinstance(value, Tensor))
         self._check(x)
-        if self._pass.stop:
-            raise LayerReached(x)
         anchors = self._pass.anchors
         if anchors is None:
             raise RuntimeError("call the Anchored module, not the network inside it.")
+        if anchors == "stop":
+            raise LayerReached(x)
         if isinstance(anchors, AnchorTerm):
             outputs = self.add_term(x, anchors)
         else:
@@ -115,25 +112,13 @@ class AnchoredLayer(nn.Module):
         return self.following(*args, **kwargs)
 
     @contextmanager
-    def using(self, anchors: TupleAnchors | AnchorTerm) -> Iterator[None]:
-        """Use these anchors in the passes of this thread."""
+    def using(self, anchors: TupleAnchors | AnchorTerm | Literal["stop"]) -> Iterator[None]:
+        """Use these anchors in the passes of this thread, or stop them here by `LayerReached`."""
         self._pass.anchors = anchors
         try:
             yield
         finally:
             self._pass.anchors = None
-
-    def input_of(self, call: Callable[[], Any]) -> Tensor | None:
-        """Return the tensor that enters this layer in a call of the network, which ends there."""
-        self._pass.stop = True
-        try:
-            call()
-        except LayerReached as reached:
-            (tensor,) = reached.args
-            return tensor
-        finally:
-            self._pass.stop = False
-        return None
 
     def tuples(self, x: Tensor, anchors: tuple[Tensor, ...], mask: Tensor | None = None) -> Tensor:
         """Return [R, X - R] of every row, or [0, X - R] where the anchors are masked; see `TupleAnchors`."""
@@ -239,8 +224,3 @@ def decoding_weight(encoding: Encoding, weight: Tensor) -> Tensor:
     units = torch.eye(encoding.n_anchors, dtype=torch.float64)
     factors = [float(encoding.offset(*unit.unbind())) for unit in units]
     return torch.cat([*(factor * weight for factor in factors), weight], dim=1)
-
-
-def first_tensor(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor | None:
-    """Return the first tensor that a layer was called with, by position or else by name."""
-    return next((value for value in (*args, *kwargs.values()) if isinstance(value, Tensor)), None)
