@@ -163,13 +163,13 @@ def test_folds_of_one_row_are_named(model):
 def test_model_without_mistakes():
     X = np.r_[np.zeros((20, 2)), np.ones((20, 2))] + np.random.default_rng(0).normal(0, 0.01, (40, 2))
     assessment = assess(KNeighborsClassifier(), X, np.arange(40) // 20, cv=2)
-    assert "no mistakes to rank" in assessment.recommendation.text
+    assert "no errors to rank" in assessment.recommendation.text
 
 
 def test_small_forest_with_cheaper_alternatives():
     result = assess(ExtraTreesRegressor(5), *diabetes(200)).recommendation
     assert result.advice is Advice.DONT
-    assert "not significant over 5 folds" in result.text and "More repeats" in result.text
+    assert "not significant over 5 folds" in result.text and "more repeats" in result.text
 
 
 def test_fold_without_ranking_counts_as_zero():
@@ -188,4 +188,4 @@ def test_fold_without_ranking_counts_as_zero():
 def test_equal_errors_need_no_repeats():
     result = assess(DummyRegressor(), *diabetes(), cv=3, n_train_anchors=3).recommendation
     assert result.method == "baseline"
-    assert "not significant" not in result.text and "More repeats" not in result.text
+    assert "not significant" not in result.text and "more repeats" not in result.text

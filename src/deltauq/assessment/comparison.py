@@ -82,6 +82,11 @@ class Metrics:
         """The metrics of the prediction itself."""
         return ERRORS[self.task]
 
+    @property
+    def n_folds(self) -> int:
+        """The number of folds."""
+        return len(self.scores["plain"]["fit_seconds"])
+
     def values(self, method: str, name: str) -> np.ndarray:
         """Return a metric in every fold, of shape (f,).
 

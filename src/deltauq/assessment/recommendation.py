@@ -5,19 +5,12 @@ Every number in the text is one of the table's, with the same digits.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
 
-from deltauq.assessment.comparison import (
-    BASELINE,
-    COST_FACTOR,
-    RANK_MARGIN,
-    USEFUL_RANK,
-    Metrics,
-)
+from deltauq.assessment.comparison import BASELINE, COST_FACTOR, RANK_MARGIN, USEFUL_RANK, Metrics
 from deltauq.assessment.scoring import METRICS
 
 MISSED_COVERAGE = 0.05
@@ -25,7 +18,7 @@ MISSED_COVERAGE = 0.05
 WIDER = 0.1
 """Calibrated intervals wider than those of constant width by this share are no gain."""
 RANK_NAMES = {"regression": "Spearman of σ and |error|", "classification": "AUROC"}
-MAY_GAIN = "may be more accurate than"
+MORE_REPEATS = "more repeats may decide"
 NAMES = {
     "plain": "the plain model",
     "anchored": "anchoring",
@@ -169,60 +162,52 @@ def _join(*sentences: str) -> str:
 
 def _why_not(m: Metrics, ours: str, instead: str) -> str:
     """Explain why not to use anchoring, and what to use; `ours` is the better of the anchored methods."""
-    against = [_errors(m, method, BASELINE) for method in ("plain", "anchored")]
-    more_folds = "more repeats of the cross-validation may decide it"
     if not any(m.beats_baseline(method) for method in ("plain", "anchored")):
-        action = "Don't use anchoring: neither model is better than the trivial baseline"
-        if instead != BASELINE:
-            return _join(action, *against, _errors(m, instead, BASELINE), f"use {NAMES[instead]}")
-        may_gain = any(_relation(m, method, BASELINE)[0] == MAY_GAIN for method in ("plain", "anchored"))
-        return _join(action, *against, more_folds if may_gain else "try another model")
-    gains = m.errs_less("anchored", "plain") or not m.beats_baseline("plain")
+        others = [] if instead == BASELINE else [instead]
+        reasons = [_errors(m, method, BASELINE) for method in ("plain", "anchored", *others)]
+        if others:
+            reasons.append(f"use {NAMES[instead]}")
+        elif not any(MORE_REPEATS in reason for reason in reasons):
+            reasons.append("try another model")
+        return _join("Don't use anchoring: neither model is better than the trivial baseline", *reasons)
     use = NAMES[instead]
     if instead == "plain" and m.task == "regression":
         use += " with intervals of constant width"
-    if gains and not m.beats_baseline("anchored"):
-        reasons = [against[1]]
-    elif any(m.ranks_better(method, "plain") for method in (ours, instead)):
-        reasons = [_ranking(m, ours, instead)]
-    else:
-        reasons = [_ranking(m, ours, "plain")]
+    reasons = [_accuracy(m)]
+    if not m.beats_baseline("anchored"):
+        reasons.append(_errors(m, "anchored", BASELINE))
+    ranks = any(m.ranks_better(method, "plain") for method in (ours, instead))
+    reasons.append(_ranking(m, ours, instead if ranks else "plain"))
     if instead != "plain":
-        reasons += [_saving(m, ours, instead), _errors(m, instead, "plain")]
-    if not gains and _relation(m, "anchored", "plain")[0] == MAY_GAIN:
-        reasons.append(more_folds)
-    return _join(f"Don't use anchoring; use {use}", _accuracy(m), *reasons, _warning(m, instead))
+        times = m.cost(ours) / max(m.cost(instead), 1e-9)
+        if times > COST_FACTOR:
+            reasons.append(f"{use} takes {1.0 / times:.1%} of the time")
+        reasons.append(_errors(m, instead, "plain"))
+    return _join(f"Don't use anchoring; use {use}", *reasons, _warning(m, instead))
 
 
 def _accuracy(m: Metrics) -> str:
-    """Compare anchoring with the plain model; with the baseline, if only one of them is better than that."""
+    """Compare anchoring with the plain model, or both with the baseline that anchoring alone beats."""
     if m.beats_baseline("anchored") and not m.beats_baseline("plain"):
         return f"{_errors(m, 'anchored', BASELINE)}, and {_errors(m, 'plain', BASELINE)}"
     return _errors(m, "anchored", "plain")
 
 
-def _relation(m: Metrics, a: str, b: str) -> tuple[str, str]:
-    """Return how accurate a method is compared with another, and the error that shows it."""
-    names = m.deciding_errors(a) if b == BASELINE else m.errors
-    if larger := [name for name in names if m.is_larger(name, a, b)]:
-        return "is less accurate than", larger[0]
-    if doubtful := [name for name in names if name in m.doubtful_errors(a, b)]:
-        return "may be less accurate than", max(doubtful, key=lambda name: _ratio(m, name, a, b))
-    if smaller := [name for name in names if m.is_larger(name, b, a)]:
-        return "is more accurate than", smaller[0]
-    if notable := [name for name in names if m.is_notably_larger(name, b, a)]:
-        return MAY_GAIN, notable[0]
-    return "is about as accurate as", names[0]
-
-
-def _ratio(m: Metrics, name: str, a: str, b: str) -> float:
-    return m.mean_loss(a, name) / max(m.mean_loss(b, name), 1e-300)
-
-
 def _errors(m: Metrics, a: str, b: str) -> str:
-    """Compare the errors of two methods."""
-    how, name = _relation(m, a, b)
-    note = f"; {_not_significant(m)}" if how.startswith("may") else ""
+    """Compare the errors of two methods, with the figures of the error that decides."""
+    names = m.deciding_errors(a) if b == BASELINE else m.errors
+    unclear = f"; not significant over {m.n_folds} folds"
+    if larger := [name for name in names if m.is_larger(name, a, b)]:
+        how, name, note = "is less accurate than", larger[0], ""
+    elif doubtful := [name for name in m.doubtful_errors(a, b) if name in names]:
+        name = min(doubtful, key=lambda name: m.mean_loss(b, name) / m.mean_loss(a, name))
+        how, note = "may be less accurate than", unclear
+    elif smaller := [name for name in names if m.is_larger(name, b, a)]:
+        how, name, note = "is more accurate than", smaller[0], ""
+    elif notable := [name for name in names if m.is_notably_larger(name, b, a)]:
+        how, name, note = "may be more accurate than", notable[0], f"{unclear}, {MORE_REPEATS}"
+    else:
+        how, name, note = "is about as accurate as", names[0], ""
     label = f"the {m.label(BASELINE)}" if b == BASELINE else NAMES[b]
     return f"{NAMES[a]} {how} {label} ({_compare(m, name, a, b)}{note})"
 
@@ -238,24 +223,25 @@ def _ranking(m: Metrics, ours: str, other: str) -> str:
     """Compare how two methods rank their errors. The plain model may have no ranking."""
     if not m.has_ranking(ours):
         return _why_no_ranking(m, ours)
-    numbers = f"{RANK_NAMES[m.task]} {m.text(ours, m.rank_name(ours))}"
-    gain = m.mean_rank(ours) - m.mean_rank(other)
+    figures = f"{RANK_NAMES[m.task]} {m.text(ours, m.rank_name(ours))}"
+    rank, other_rank = m.mean_rank(ours), m.mean_rank(other)
     is_better, is_worse = m.ranks_better(ours, other), m.ranks_better(other, ours)
-    note = "" if is_better or is_worse or abs(gain) <= RANK_MARGIN else f"; {_not_significant(m)}"
+    is_notable = abs(rank - other_rank) > RANK_MARGIN and max(rank, other_rank) >= USEFUL_RANK
+    is_unclear = is_notable and not (is_better or is_worse)
     if m.has_ranking(other):
-        numbers += f" against {m.text(other, m.rank_name(other))}{note}"
         how = "better than" if is_better else "worse than" if is_worse else "about as well as"
-        return f"{NAMES[ours]} ranks its errors {how} {NAMES[other]} ({numbers})"
-    if is_better:
-        return f"σ ranks the errors ({numbers})"
-    may_rank = gain > RANK_MARGIN and m.mean_rank(ours) >= USEFUL_RANK
-    return f"σ {'may' if may_rank else 'does not'} rank the errors ({numbers}{note if may_rank else ''})"
+        claim = f"{NAMES[ours]} ranks its errors {how} {NAMES[other]}"
+        figures += f" against {m.text(other, m.rank_name(other))}"
+    else:
+        claim = f"σ {'ranks' if is_better else 'may rank' if is_unclear else 'does not rank'} the errors"
+    note = f"; not significant over {m.n_folds} folds" if is_unclear else ""
+    return f"{claim} ({figures}{note})"
 
 
 def _why_no_ranking(m: Metrics, ours: str) -> str:
-    errors = m.losses(ours, "rmse" if m.task == "regression" else "accuracy")
+    errors = m.losses(ours, m.errors[0])
     if np.all(errors == 0):
-        return f"anchoring makes no {'errors' if m.task == 'regression' else 'mistakes'} to rank"
+        return "anchoring makes no errors to rank"
     if m.rows_per_fold < 2:
         return "folds of one row cannot measure how well σ ranks the errors"
     if m.task == "classification" and np.all((errors == 0) | (errors == 1)):
@@ -273,32 +259,19 @@ def _calibration(m: Metrics, method: str) -> str:
     if times > 1.0 + WIDER:
         return f"use σ to rank only: calibrated intervals are {times:.2g} times as wide as constant ones"
     raw = m.mean(method, "coverage_raw")
-    if not abs(raw - m.coverage) > MISSED_COVERAGE:
-        return ""
-    return f"intervals made of σ need calibration: raw coverage {raw:.1%} (nominal {m.coverage:.0%})"
+    if abs(raw - m.coverage) > MISSED_COVERAGE:
+        return f"intervals made of σ need calibration: raw coverage {raw:.1%} (nominal {m.coverage:.0%})"
+    return ""
 
 
 def _warning(m: Metrics, method: str) -> str:
-    """Name an error of the recommended method that is larger than the trivial baseline's, if one is."""
-    name = next((name for name in m.errors if m.is_notably_larger(name, method, BASELINE)), None)
-    if name is None:
-        return ""
-    numbers = _compare(m, name, BASELINE, method)
-    return f"note that the trivial baseline is better by another metric ({numbers})"
-
-
-def _saving(m: Metrics, ours: str, instead: str) -> str:
-    """Return how much less an alternative costs, if it does."""
-    times = m.cost(ours) / max(m.cost(instead), 1e-9)
-    share = f"1/{times:.2g}" if times < 100 else "less than a hundredth"
-    return f"{NAMES[instead]} takes {share} of the time" if times > COST_FACTOR else ""
+    """Name an error of the recommended method that is notably larger than the trivial baseline's."""
+    for name in m.errors:
+        if m.is_notably_larger(name, method, BASELINE):
+            figures = _compare(m, name, BASELINE, method)
+            return f"note that the trivial baseline is better by another metric ({figures})"
+    return ""
 
 
 def _compare(m: Metrics, name: str, a: str, b: str) -> str:
-    """Return an error of two methods; of one where the other has none."""
-    text = f"{METRICS[name].header} {m.text(a, name)}"
-    return f"{text} against {m.text(b, name)}" if math.isfinite(m.mean(b, name)) else text
-
-
-def _not_significant(m: Metrics) -> str:
-    return f"not significant over {len(m.scores['plain']['fit_seconds'])} folds"
+    return f"{METRICS[name].header} {m.text(a, name)} against {m.text(b, name)}"
