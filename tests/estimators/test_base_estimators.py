@@ -30,7 +30,7 @@ from sklearn.tree import DecisionTreeRegressor
 from sklearn.utils import get_tags
 
 from deltauq import AnchoredClassifier, AnchoredRegressor
-from deltauq.estimators.base_estimators import accepts_nan, is_kernel_machine, tags_of
+from deltauq.estimators.base_estimators import accepts_nan, max_pairs, tags_of
 from deltauq.testing import check_contract
 
 
@@ -100,8 +100,8 @@ def test_probabilities_of_svc_are_fitted_in_folds_of_rows_not_of_pairs(labelled)
 
 
 def test_kernel_machines_in_pipelines():
-    assert is_kernel_machine(make_pipeline(StandardScaler(), SVR()))
-    assert not is_kernel_machine(make_pipeline(StandardScaler(), Ridge()))
+    assert max_pairs(make_pipeline(StandardScaler(), SVR())) == 10_000
+    assert max_pairs(make_pipeline(StandardScaler(), Ridge())) is None
 
 
 def test_the_given_estimator_is_not_changed(table):

@@ -23,7 +23,6 @@ from deltauq.core.anchors import draw_rows
 from deltauq.estimators import pairing
 from deltauq.estimators.base_estimators import (
     accepts,
-    is_kernel_machine,
     limit_leaves,
     max_pairs,
     packable,
@@ -117,8 +116,15 @@ class Trainer:
             of_anchors = 1.0 if weights is None else weights[partners.reshape(-1)]
             keywords[weight_keyword(base)] = data.weights[rows] * of_anchors
         y = data.y[rows]
-        if n_fits:
-            warn_if_slow(base, tuples, y, keywords, n_fits)
+        seconds = n_fits * estimate_seconds(base, tuples, y, keywords) if n_fits else 0.0
+        if seconds >= SLOW_SECONDS:
+            duration = f"{seconds / 60:.0f} minutes" if seconds < 5400 else f"{seconds / 3600:.0f} hours"
+            warnings.warn(
+                f"Training {type(base).__name__} on {len(tuples):,} pairs of rows and anchors will take "
+                f"about {duration}. A smaller n_train_anchors makes fewer pairs.",
+                UserWarning,
+                stacklevel=2,
+            )
         base.fit(tuples, y, **keywords)
 
     def _fit_by_epochs(
@@ -174,28 +180,10 @@ def _training_loss(base: BaseEstimator, rows: TrainingRows, tuples: np.ndarray) 
         return float(base.loss_)
     if not is_classifier(base):
         return float(mean_squared_error(rows.y, base.predict(tuples), sample_weight=rows.weights))
-    loss, method = (
-        (log_loss, base.predict_proba)
-        if hasattr(base, "predict_proba")
-        else (hinge_loss, base.decision_function)
-    )
-    return float(loss(rows.y, method(tuples), sample_weight=rows.weights, labels=base.classes_))
-
-
-def warn_if_slow(
-    base: BaseEstimator, tuples: np.ndarray, y: np.ndarray, keywords: dict[str, Any], n_fits: int
-) -> None:
-    """Warn if `n_fits` fits on these tuples will take more than two minutes."""
-    seconds = n_fits * estimate_seconds(base, tuples, y, keywords)
-    if seconds < SLOW_SECONDS:
-        return
-    duration = f"{seconds / 60:.0f} minutes" if seconds < 5400 else f"{seconds / 3600:.0f} hours"
-    warnings.warn(
-        f"Training {type(base).__name__} on {len(tuples):,} pairs of rows and anchors will take about "
-        f"{duration}. A smaller n_train_anchors makes fewer pairs.",
-        UserWarning,
-        stacklevel=2,
-    )
+    options = {"sample_weight": rows.weights, "labels": base.classes_}
+    if hasattr(base, "predict_proba"):
+        return float(log_loss(rows.y, base.predict_proba(tuples), **options))
+    return float(hinge_loss(rows.y, base.decision_function(tuples), **options))
 
 
 def estimate_seconds(
@@ -220,7 +208,7 @@ def estimate_seconds(
             start = time.perf_counter()
             clone(base).fit(tuples[part], y[part], **part_keywords)
             seconds.append(time.perf_counter() - start)
-            if 2 * share * seconds[-1] < SLOW_SECONDS / 5 and not is_kernel_machine(base):
+            if 2 * share * seconds[-1] < SLOW_SECONDS / 5 and max_pairs(base) is None:
                 return 0.0
     if len(seconds) < len(TIMED_SHARES):
         return 0.0
@@ -230,14 +218,7 @@ def estimate_seconds(
 
 @dataclass(frozen=True)
 class DeltaModel:
-    """A fitted base estimator, its encoding and its anchors.
-
-    Attributes
-    ----------
-    estimator : scikit-learn estimator, fitted on tuples
-    encoding : Encoding
-    anchors : float64 array of shape (K, d)
-    """
+    """A base estimator fitted on tuples, its encoding, and K anchors of shape (K, d)."""
 
     estimator: BaseEstimator
     encoding: Encoding
@@ -252,21 +233,9 @@ class DeltaModel:
         keep_samples: bool = False,
         n_jobs: int | None = None,
     ) -> Posterior:
-        """Predict under every anchor and return the moments.
+        """Predict under every anchor and return the moments of the outputs, of shape (n, o).
 
-        Parameters
-        ----------
-        X : float array of shape (n, d)
-        readout : callable
-        fast : bool, default=True
-            Whether packed trees give the outputs of the readout.
-        keep_samples : bool, default=False
-        n_jobs : int or None
-            Threads, each with its own blocks of rows.
-
-        Returns
-        -------
-        posterior : Posterior with outputs of shape (n, o)
+        `fast` says whether packed trees give the outputs of the readout.
         """
         n_jobs = effective_n_jobs(n_jobs)
         packed = self._packed_trees() if fast else None
@@ -287,7 +256,10 @@ class DeltaModel:
 
         parts = (X[start : start + size] for start in range(0, len(X), size))
         threads = Parallel(n_jobs=n_jobs, prefer="threads", require="sharedmem")
-        return _concatenate(threads(delayed(block_posterior)(rows) for rows in parts))
+        posteriors = threads(delayed(block_posterior)(rows) for rows in parts)
+        mean, var = (np.concatenate([getattr(p, name) for p in posteriors]) for name in ("mean", "var"))
+        samples = np.concatenate([p.samples for p in posteriors], axis=1) if keep_samples else None
+        return Posterior(mean, var, samples=samples)
 
     def _anchor_blocks(self, distinct: bool) -> tuple[list[np.ndarray], list[int]]:
         """Return the anchors of every tuple, and how often each tuple counts.
@@ -336,14 +308,5 @@ class DeltaModel:
             yield from outputs.reshape(len(parts[0]), n, *outputs.shape[1:])
 
     def _rows_per_call(self) -> int:
-        most = KERNEL_ROWS_PER_CALL if is_kernel_machine(self.estimator) else ROWS_PER_CALL
+        most = ROWS_PER_CALL if max_pairs(self.estimator) is None else KERNEL_ROWS_PER_CALL
         return max(1, min(most, BYTES_PER_CALL // (8 * self.encoding.width * self.anchors.shape[1])))
-
-
-def _concatenate(parts: list[Posterior]) -> Posterior:
-    """Join the posteriors of blocks of rows."""
-    samples = None
-    if parts[0].samples is not None:
-        samples = np.concatenate([part.samples for part in parts], axis=1)
-    mean = np.concatenate([part.mean for part in parts])
-    return Posterior(mean, np.concatenate([part.var for part in parts]), samples=samples)

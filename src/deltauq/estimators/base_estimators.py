@@ -32,13 +32,12 @@ from sklearn.tree import (
     ExtraTreeRegressor,
 )
 from sklearn.utils import ClassifierTags, RegressorTags, Tags, TargetTags, get_tags
-from sklearn.utils.validation import has_fit_parameter
 
-SVMS = (SVC, SVR, NuSVC, NuSVR)
-MAX_SVM_PAIRS = 10_000
-CUBIC_MACHINES = (GaussianProcessClassifier, GaussianProcessRegressor, KernelRidge)
-MAX_CUBIC_PAIRS = 2_000
-"""Their cost is cubic in the number of pairs: with 10,000, a Gaussian process takes about an hour."""
+MAX_PAIRS = {
+    **dict.fromkeys((SVC, SVR, NuSVC, NuSVR), 10_000),
+    **dict.fromkeys((GaussianProcessClassifier, GaussianProcessRegressor, KernelRidge), 2_000),
+}
+"""Kernel machines. With 10,000 pairs, a Gaussian process takes about an hour."""
 TREES = (DecisionTreeRegressor, DecisionTreeClassifier, ExtraTreeRegressor, ExtraTreeClassifier)
 REGRESSION_FORESTS = (RandomForestRegressor, ExtraTreesRegressor)
 TREE_FORESTS = (*REGRESSION_FORESTS, RandomForestClassifier, ExtraTreesClassifier)
@@ -77,18 +76,10 @@ def class_weight_of(base: BaseEstimator) -> Any:
     return _last_step(base).get_params(deep=False).get("class_weight")
 
 
-def is_kernel_machine(base: BaseEstimator) -> bool:
-    """Return whether the cost grows faster than the number of pairs."""
-    return max_pairs(base) is not None
-
-
 def max_pairs(base: BaseEstimator) -> int | None:
     """Return the largest number of pairs for a kernel machine, or None for other estimators."""
-    if any(isinstance(part, CUBIC_MACHINES) for part in _parts(base)):
-        return MAX_CUBIC_PAIRS
-    if any(isinstance(part, SVMS) for part in _parts(base)):
-        return MAX_SVM_PAIRS
-    return None
+    limits = [n for kind, n in MAX_PAIRS.items() for part in _parts(base) if isinstance(part, kind)]
+    return min(limits, default=None)
 
 
 def count_trees(base: BaseEstimator) -> int | None:
@@ -120,21 +111,15 @@ def weight_keyword(base: BaseEstimator) -> str:
     if isinstance(base, Pipeline) and not get_config()["enable_metadata_routing"]:
         name, last = base.steps[-1]
         return f"{name}__{weight_keyword(last)}"
-    # Meta-estimators (voting, stacking, searches) pass keywords on.
-    if has_fit_parameter(base, "sample_weight") or takes_any_keyword(base.fit):
+    if accepts(base.fit, "sample_weight"):
         return "sample_weight"
     raise TypeError(f"sample_weight was given, but {type(base).__name__}.fit does not take it.")
 
 
 def accepts(method: Any, keyword: str) -> bool:
-    """Return whether a method takes this keyword."""
-    return keyword in inspect.signature(method).parameters or takes_any_keyword(method)
-
-
-def takes_any_keyword(method: Any) -> bool:
-    """Return whether a method has a ``**keywords`` parameter."""
-    parameters = inspect.signature(method).parameters.values()
-    return any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
+    """Return whether a method takes this keyword; meta-estimators pass any on."""
+    parameters = inspect.signature(method).parameters
+    return keyword in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
 
 
 def is_estimator(value: Any) -> bool:
@@ -255,26 +240,29 @@ def seed(estimator: BaseEstimator, random_state: np.random.RandomState) -> BaseE
 def _switch_off_internal_validation(part: BaseEstimator) -> None:
     """Switch off validation on a part of the pairs, which contains the rows of the other part."""
     params = part.get_params(deep=False)
-    name = type(part).__name__
-    if params.get("early_stopping") not in (None, False, "auto"):
-        _warn(f"{name}(early_stopping=True) would validate on rows it trains on: it is switched off.")
+    off: dict[str, Any] = {}
     if "early_stopping" in params:
-        part.set_params(early_stopping=False)
-    elif "validation_fraction" in params and params.get("n_iter_no_change") is not None:
-        _warn(f"{name}(n_iter_no_change=...) would validate on rows it trains on: it is switched off.")
-        part.set_params(n_iter_no_change=None)
-    if params.get("oob_score"):
-        _warn(f"{name}(oob_score=True) would score rows it trained on: it is switched off.")
-        part.set_params(oob_score=False)
+        off["early_stopping"] = False
+    elif "validation_fraction" in params:
+        off["n_iter_no_change"] = None
+    if "oob_score" in params:
+        off["oob_score"] = False
+    name = type(part).__name__
+    for key in off:
+        if params[key] not in (None, False, "auto"):
+            warnings.warn(
+                f"{name}({key}={params[key]}) would validate on rows it trains on: it is switched off.",
+                UserWarning,
+                stacklevel=2,
+            )
+    part.set_params(**off)
     if "cv" in params:
-        _warn(
+        warnings.warn(
             f"{name} cross-validates over pairs, so that training and test folds contain the same rows: "
-            "tune it outside, as in GridSearchCV(<anchored estimator>)."
+            "tune it outside, as in GridSearchCV(<anchored estimator>).",
+            UserWarning,
+            stacklevel=2,
         )
-
-
-def _warn(message: str) -> None:
-    warnings.warn(message, UserWarning, stacklevel=2)
 
 
 # -- trees -----------------------------------------------------------------------------------------
@@ -289,22 +277,12 @@ def packable(estimator: object) -> bool:
 
 
 def tree_outputs(estimator: Any, Z: ArrayLike) -> np.ndarray:
-    """Return the outputs of a packable estimator for tuples.
+    """Return the outputs of a packable estimator for m tuples, of shape (m, o).
 
-    The trees are added in their order. A forest's own ``predict`` adds them in the order in which its threads
-    finish, so that its last bits may differ from call to call.
-
-    Parameters
-    ----------
-    estimator : fitted tree or forest
-    Z : array-like of shape (m, c + d)
-        Tuples; they are cast to float32 once.
-
-    Returns
-    -------
-    array of shape (m, n_outputs)
-        Predicted values, or class probabilities with the classes of several targets side by side.
+    They are predicted values, or class probabilities with the classes of several targets side by side.
     """
+    # A forest's own predict adds the trees in the order in which its threads finish, so that the last bits
+    # may differ from call to call.
     trees, Z32 = trees_of(estimator), to_float32(Z)
     total = np.zeros((Z32.shape[0], sum(count_tree_outputs(trees[0]))))
     for tree in trees:

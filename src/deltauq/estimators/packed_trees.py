@@ -54,18 +54,6 @@ class PackedTrees:
     Calls may run in several threads at once. A call allocates a table of differences, of at most 4 MB up to
     4,096 columns, and its output. A large `X` takes less time per row: give each thread one large block of
     rows rather than many small ones.
-
-    Parameters
-    ----------
-    estimator : fitted tree or forest
-        One that is `packable`.
-    n_anchor_columns : int
-        Number c of leading columns that are constant for one anchor.
-
-    Attributes
-    ----------
-    n_outputs : int
-        Columns of the output: the targets of a regression, or the classes of all targets.
     """
 
     def __init__(self, estimator: Any, n_anchor_columns: int) -> None:
@@ -86,19 +74,7 @@ class PackedTrees:
             first_leaf += leaf_ids.size
 
     def outputs(self, X: NDArray[Any], anchor_columns: ArrayLike, offset: ArrayLike) -> NDArray[np.float64]:
-        """Return the `tree_outputs` of ``[anchor_columns, X - offset]``, for one anchor.
-
-        Parameters
-        ----------
-        X : ndarray of shape (n, d)
-            Rows, float64 or float32, C-contiguous (others are copied).
-        anchor_columns : array-like of shape (c,)
-        offset : array-like of shape (d,)
-
-        Returns
-        -------
-        ndarray of shape (n, n_outputs)
-        """
+        """Return the `tree_outputs` of ``[anchor_columns, X - offset]`` for one anchor, of shape (n, o)."""
         X = np.ascontiguousarray(X, dtype=None if X.dtype in (np.float32, np.float64) else np.float64)
         # numba compiles separate code for read-only arrays: all arrays are made read-only.
         X = X.view()
@@ -117,17 +93,10 @@ class PackedTrees:
 def _pack(
     tree: Any, nodes: NDArray[Any], root: int, first_leaf: int, n_anchor_columns: int
 ) -> NDArray[np.intp]:
-    """Write the nodes of one scikit-learn ``Tree`` from index `root` on.
-
-    Pairs of siblings are in the order of their parents, so that subtrees of a depth-first tree stay together.
-
-    Returns
-    -------
-    ndarray of shape (n_leaves,)
-        Node ids of the leaves in the order in which they are numbered from `first_leaf` on.
-    """
+    """Write the nodes of one scikit-learn ``Tree`` from index `root` on, and return the ids of its leaves."""
     left, right = tree.children_left, tree.children_right
     parents, leaf_ids = np.flatnonzero(left != -1), np.flatnonzero(left == -1)
+    # Siblings are in the order of their parents, so that subtrees of a depth-first tree stay together.
     pairs = root + 1 + 2 * np.arange(parents.size)
     place = np.empty(left.size, dtype=np.intp)
     place[0] = root
@@ -324,17 +293,6 @@ def _find_leaves(
 
 
 @_compiled
-def _scratch(n_rows: Any, width: Any, anchor: Any, depth: Any) -> Any:
-    """Buffers for blocks of up to `n_rows`: table, stride, row numbers, pending groups and leaf numbers."""
-    stride = n_rows + _PADDING
-    table = np.empty(width * stride + anchor.size, np.float32)
-    table[width * stride :] = anchor
-    rows = np.empty((4, n_rows), np.uint32)
-    pending = np.empty((depth + 1, 4), np.uint32)
-    return table, stride, rows, pending, np.empty(n_rows, np.uint32)
-
-
-@_compiled
 def _add_values(values: Any, leaves: Any, out: Any) -> None:
     """Add to each row of `out` the values of its leaf."""
     n_outputs = u64(out.shape[1])
@@ -352,24 +310,15 @@ def _add_values(values: Any, leaves: Any, out: Any) -> None:
 def _sum_outputs(
     X: Any, anchor: Any, offset: Any, nodes: Any, roots: Any, rules: Any, values: Any, out: Any
 ) -> None:
-    """Add the trees' values in tree order to `out`.
-
-    Parameters
-    ----------
-    X : ndarray of shape (n, d), float64 or float32, C-contiguous
-    anchor : ndarray of shape (c,), float32
-    offset : ndarray of shape (d,), float64
-    nodes : structured ndarray of shape (n_nodes,)
-    roots : ndarray of shape (n_trees,), uint32
-    rules : tuple of three int
-        Depth of the deepest tree; rows up to which a group leaves the descent in groups; rows, at least one,
-        for which the differences are stored at a time.
-    values : ndarray of shape (n_leaves, n_outputs), float64
-    out : ndarray of shape (n, n_outputs), float64
-    """
+    """Add the trees' values in tree order to `out`; `rules` are depth, group limit and block size."""
     n_rows, width = X.shape
     depth, group_limit, block = rules
-    table, stride, rows, pending, leaves = _scratch(block, width, anchor, depth)
+    stride = block + _PADDING
+    table = np.empty(width * stride + anchor.size, np.float32)
+    table[width * stride :] = anchor
+    rows = np.empty((4, block), np.uint32)
+    pending = np.empty((depth + 1, 4), np.uint32)
+    leaves = np.empty(block, np.uint32)
     for start in range(0, n_rows, block):
         size = min(block, n_rows - start)
         _fill_table(X, start, size, offset, stride, table)

@@ -26,25 +26,15 @@ PAIRS_PER_BLOCK = 16_384
 
 @dataclass(frozen=True)
 class TrainingRows:
-    """Rows of a training set with their weights.
-
-    Attributes
-    ----------
-    X : float64 array of shape (n, d)
-    y : array of shape (n,) or (n, o)
-    weights : float64 array of shape (n,) or None
-    strata : int array of shape (n,)
-        Class of each row, or a stratum of its target; for balanced anchors and stratified folds.
-    metadata : dict
-        Further arguments of the base estimator's `fit`; a value with one entry per row is split with the
-        rows.
-    """
+    """Rows of a training set with their weights."""
 
     X: np.ndarray
     y: np.ndarray
     weights: np.ndarray | None
     strata: np.ndarray
+    """Class of each row, or a stratum of its target; for balanced anchors and stratified folds."""
     metadata: dict[str, Any] = field(default_factory=dict)
+    """Further arguments of the base estimator's `fit`; values with one entry per row are split with them."""
 
     def __len__(self) -> int:
         return len(self.X)
@@ -114,13 +104,7 @@ def draw_prediction_anchors(
 
 
 def shared_pairs(n_rows: int, n_train_anchors: int, per_row: int, rng: np.random.Generator) -> np.ndarray:
-    """Pair every row with the same M anchors, or with `per_row` random ones of them.
-
-    Returns
-    -------
-    partners : int array of shape (n_rows, per_row)
-        Indices of anchors.
-    """
+    """Pair every row with `per_row` of M anchors, all or random ones; returns indices (n_rows, per_row)."""
     if per_row == n_train_anchors:
         return np.broadcast_to(np.arange(n_train_anchors), (n_rows, n_train_anchors))
     partners = np.empty((n_rows, per_row), dtype=np.intp)
@@ -147,23 +131,9 @@ def form_pairs(
     dtype: type,
     rng: np.random.Generator,
 ) -> np.ndarray:
-    """Form the tuples of rows and their partners.
+    """Form the tuples, of shape (n * m, width * d), of n rows and their partners, of shape (n, m).
 
-    Parameters
-    ----------
-    X : float64 array of shape (n, d)
-    anchors : float64 array of shape (M, d)
-    partners : int array of shape (n, m)
-        The anchors of each row.
-    encoding : Encoding
-    dtype : float32 or float64
-        Of the tuples. Differences are always taken in float64 first.
-    rng : numpy.random.Generator
-        Draws the further anchors of encodings that take more than one.
-
-    Returns
-    -------
-    tuples : array of shape (n * m, width * d)
+    Differences are taken in float64 and then cast to `dtype`.
     """
     n, m = partners.shape
     rows, indices = np.repeat(np.arange(n), m), partners.reshape(-1)
@@ -180,10 +150,6 @@ def anchor_tuple(
     """Return the anchors of training tuples: those of the given indices first, the others drawn at random.
 
     A model could learn to ignore anchors that always occur together with the first one.
-
-    Returns
-    -------
-    blocks : list of `encoding.n_anchors` arrays of shape (len(indices), d)
     """
     further = [rng.integers(len(anchors), size=len(indices)) for _ in range(encoding.n_anchors - 1)]
     return [anchors[rows] for rows in (indices, *further)]
@@ -193,9 +159,8 @@ def _canonical_order(X: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Return an order of the rows that does not depend on their original order; equal rows are adjacent.
 
     Drawn from in this order, a row of weight two gives the same anchors as the same row given twice.
-    A random direction rather than the first column spreads systematic draws over all features. A missing
-    value counts as one drawn for its column.
     """
+    # A random direction rather than the first column spreads systematic draws over all features.
     direction = rng.standard_normal(X.shape[1])
     missing = np.isnan(X)
     if missing.any():
