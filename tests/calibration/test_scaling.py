@@ -95,6 +95,13 @@ def test_choose_delta_of_informative_and_uninformative_sigma():
     assert informative <= 1.0 and uninformative >= 10.0
 
 
+def test_choose_delta_is_at_most_the_largest():
+    std = np.random.default_rng(0).uniform(0.1, 1.0, 500)
+    rms = np.sqrt(np.mean(std**2))
+    assert choose_delta(np.ones(500), std) == pytest.approx(100 * rms)
+    assert choose_delta(np.ones(500), std, largest=1.0) == pytest.approx(rms)
+
+
 def test_choose_delta_without_sigma_or_errors():
     assert choose_delta([1.0, 3.0], [0.0, 0.0]) == 2.0
     assert choose_delta([0.0, 0.0], [3.0, 3.0]) == 3.0

@@ -4,9 +4,11 @@ from sklearn.datasets import load_diabetes
 from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
 from sklearn.linear_model import LinearRegression, Ridge
 from sklearn.neighbors import KNeighborsRegressor
+from sklearn.svm import SVR
 from sklearn.tree import DecisionTreeRegressor
 
 from deltauq import AnchoredRegressor
+from deltauq.data import gap_curve
 
 
 def z_rms(model, seed):
@@ -42,6 +44,16 @@ def test_delta_is_positive_where_the_spread_is_often_zero():
     model = AnchoredRegressor(KNeighborsRegressor(), n_anchors=30, n_train_anchors=30, calibrate="cv")
     assert 0.75 < np.mean([z_rms(model, seed) for seed in range(3)]) < 1.25
     assert model.delta_ > 0
+
+
+def test_calibrated_sigma_grows_in_a_gap_of_the_data():
+    """The errors of the held-out rows do not depend on σ here, and δ alone would be chosen without a bound."""
+    toy = gap_curve("hill", 40, random_state=0)
+    model = AnchoredRegressor(SVR(C=10, gamma=1.0), calibrate="cv", random_state=0).fit(toy.X, toy.y)
+    x = np.linspace(*toy.limits, 100)
+    std = model.predict(x[:, None], return_std=True)[1]
+    in_gap = (x > toy.gap[0]) & (x < toy.gap[1])
+    assert std[in_gap].mean() > 2 * std[~in_gap].mean()
 
 
 def test_only_the_returned_std_is_scaled(table):

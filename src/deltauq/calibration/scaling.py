@@ -21,7 +21,9 @@ ROUNDING = 1e-9
 """A σ below this share of the root mean square of the outputs is a rounding error, and counts as zero."""
 
 
-def choose_delta(errors: ArrayLike, std: ArrayLike, weights: np.ndarray | None = None) -> Any:
+def choose_delta(
+    errors: ArrayLike, std: ArrayLike, weights: np.ndarray | None = None, *, largest: float = DELTAS[0]
+) -> Any:
     """Return δ, the number added to σ so that a σ near zero does not claim an error near zero.
 
     A model may have σ = 0 on rows that it predicts wrongly: a σ near zero is no evidence of a small error.
@@ -37,6 +39,9 @@ def choose_delta(errors: ArrayLike, std: ArrayLike, weights: np.ndarray | None =
         σ of these rows.
     weights : array of shape (n,), optional
         Weights of the rows.
+    largest : float, default=100.0
+        Largest multiple that may be chosen. If it is small, σ + δ still grows where σ does, as far from the
+        data, although the errors of these rows do not depend on σ.
 
     Returns
     -------
@@ -45,16 +50,20 @@ def choose_delta(errors: ArrayLike, std: ArrayLike, weights: np.ndarray | None =
     """
     errors, std = np.asarray(errors), np.asarray(std)
     columns = zip(errors.reshape(len(errors), -1).T, std.reshape(len(std), -1).T, strict=True)
-    return np.reshape([_likeliest_delta(*column, weights) for column in columns], errors.shape[1:])[()]
+    shares = [share for share in DELTAS if share <= largest]
+    deltas = [_likeliest_delta(*column, weights, shares) for column in columns]
+    return np.reshape(deltas, errors.shape[1:])[()]
 
 
-def _likeliest_delta(errors: np.ndarray, std: np.ndarray, weights: np.ndarray | None) -> float:
+def _likeliest_delta(
+    errors: np.ndarray, std: np.ndarray, weights: np.ndarray | None, shares: list[float]
+) -> float:
     error = float(np.average(errors, weights=weights))
     rms = float(np.sqrt(np.average(std**2, weights=weights)))
     if rms == 0.0 or error == 0.0:
         # σ carries no information: any δ of the right unit will do.
         return error or rms or 1.0
-    scales = [std + share * rms for share in DELTAS]
+    scales = [std + share * rms for share in shares]
     losses = np.array(
         [
             np.average(np.log(scale), weights=weights) + np.log(np.average(errors / scale, weights=weights))
@@ -62,7 +71,7 @@ def _likeliest_delta(errors: np.ndarray, std: np.ndarray, weights: np.ndarray | 
         ]
     )
     # The largest of equals, so that rounding does not decide: with a single row all of them are equal.
-    return DELTAS[int(np.argmax(losses <= losses.min() + TIE))] * rms
+    return shares[int(np.argmax(losses <= losses.min() + TIE))] * rms
 
 
 def permuted_features(X: np.ndarray, rng: np.random.Generator, n: int = 256) -> np.ndarray:

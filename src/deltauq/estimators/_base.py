@@ -43,6 +43,8 @@ from deltauq.estimators.validation import (
 from deltauq.utils.formatting import ShortRepr, as_text
 
 N_FOLDS = 5
+LARGEST_DELTA = 1.0
+"""In units of the root mean square of σ: calibrated standard deviations still grow away from the data."""
 
 
 class BaseAnchored(ShortRepr, MetaEstimatorMixin, BaseEstimator):
@@ -237,7 +239,7 @@ class BaseAnchored(ShortRepr, MetaEstimatorMixin, BaseEstimator):
         strata = data.strata if is_classifier(self) else np.zeros(len(data), dtype=int)
         rows, results = self._over_folds(fold_errors, strata, rng)
         errors, std = (np.concatenate(parts)[np.argsort(rows)] for parts in zip(*results, strict=True))
-        delta = choose_delta(errors, std, data.weights)
+        delta = choose_delta(errors, std, data.weights, largest=LARGEST_DELTA)
         scale = np.sqrt(np.average((errors / (std + delta)) ** 2, axis=0, weights=data.weights))
         # Without any error there is nothing to fit a scale to.
         delta, scale = np.where(scale > 0, delta, 0.0), np.where(scale > 0, scale, 1.0)
