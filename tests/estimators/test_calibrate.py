@@ -47,7 +47,7 @@ def test_delta_is_positive_where_the_spread_is_often_zero():
 
 
 def test_calibrated_sigma_grows_in_a_gap_of_the_data():
-    """The errors of the held-out rows do not depend on σ here, and δ alone would be chosen without a bound."""
+    """Errors of held-out rows do not depend on σ here, so that an unbounded δ would replace it."""
     toy = gap_curve("hill", 40, random_state=0)
     model = AnchoredRegressor(SVR(C=10, gamma=1.0), calibrate="cv", random_state=0).fit(toy.X, toy.y)
     x = np.linspace(*toy.limits, 100)
