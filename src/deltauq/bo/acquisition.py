@@ -65,24 +65,19 @@ def make_acquisition(
     make: Any = acquisition
     if acquisition == "logei":
         make = qLogExpectedImprovement if len(pending) else LogExpectedImprovement
-    if isinstance(make, type):
-        if "best_f" not in signature(make).parameters:
-            raise ValueError(
-                f"{make.__name__} takes no best_f: give a function of (model, best_f) that makes one."
-            )
-        function = make(model, best_f=best_f)
-    else:
-        function = make(model, best_f)
+    if isinstance(make, type) and "best_f" not in signature(make).parameters:
+        raise ValueError(
+            f"{make.__name__} takes no best_f: give a function of (model, best_f) that makes one."
+        )
+    function = make(model, best_f=best_f) if isinstance(make, type) else make(model, best_f)
     if not isinstance(function, AcquisitionFunction):
         raise TypeError(f"acquisition must return an AcquisitionFunction, got {type(function).__name__}.")
     if len(pending):
         try:
             function.set_X_pending(pending)
         except UnsupportedError as error:
-            raise ValueError(
-                f"{type(function).__name__} does not support pending points: ask for one point at a time, "
-                "or use an acquisition function of several points."
-            ) from error
+            kind = type(function).__name__
+            raise ValueError(f"{kind} does not support pending points: ask for one at a time.") from error
     return function
 
 
@@ -91,14 +86,8 @@ def find_maximum(
 ) -> Tensor | None:
     """Return the point of the unit cube, of shape (d,), where an acquisition function is largest.
 
-    Parameters
-    ----------
-    acquisition : Float64Acquisition
-    centers : float64 tensor of shape (k, d)
-        Good points, around which further candidates are drawn.
-    known : float64 tensor of shape (n, d)
-        Points that are not returned again. If all candidates are known, the result is None.
-    rng : Generator
+    Candidates are drawn everywhere and around `centers`, good points of shape (k, d). Points of shape (n, d)
+    that are `known` are not returned; if all candidates are, the result is None.
     """
     d = centers.shape[1]
     engine = SobolEngine(d, scramble=True, seed=int(rng.integers(2**31)))

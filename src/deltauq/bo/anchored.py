@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -134,9 +135,8 @@ class AnchoredSurrogate(NetworkSurrogate, SampledSurrogate):
         if n_anchors < 2:
             raise ValueError(f"n_anchors must be at least 2, got {n_anchors}.")
         if train_anchors not in ("shared", "derangement", "reverse"):
-            raise ValueError(
-                f'train_anchors must be "shared", "derangement" or "reverse", got {train_anchors!r}.'
-            )
+            options = '"shared", "derangement" or "reverse"'
+            raise ValueError(f"train_anchors must be {options}, got {train_anchors!r}.")
         if not 0.0 < calibrate < math.inf:
             raise ValueError(f"calibrate must be a positive number, got {calibrate}.")
         self.n_anchors = n_anchors
@@ -158,7 +158,9 @@ class AnchoredSurrogate(NetworkSurrogate, SampledSurrogate):
         for net, x, seed in zip(nets, xs, seeds, strict=True):
             net.set_anchors(get_prior("data").draw(x, k, np.random.default_rng(seed)))
         if first.train_anchors == "shared":
-            pairs = [_all_pairs(x, net.anchors) for x, net in zip(xs, nets, strict=True)]
+            # Every point with every anchor, anchor by anchor.
+            anchors = [net.anchors.repeat_interleave(len(xs[0]), 0) for net in nets]
+            pairs = [torch.cat([x.repeat(k, 1), r], dim=1) for x, r in zip(xs, anchors, strict=True)]
             recipe = replace(first.recipe, batch_size=k * first.recipe.batch_size)
             train_networks([_Paired(net) for net in nets], pairs, [y.repeat(k, 1) for y in ys], recipe, seeds)
         else:
@@ -173,9 +175,8 @@ class AnchoredSurrogate(NetworkSurrogate, SampledSurrogate):
         return mean + self.calibrate * (values - mean)
 
 
-def default_surrogate(X: Tensor, Y: Tensor) -> AnchoredSurrogate:
-    """Return the default surrogate for maximisation: `AnchoredSurrogate` with clipped outcomes."""
-    return AnchoredSurrogate(X, Y, outcome_transform="clip")
+default_surrogate = partial(AnchoredSurrogate, outcome_transform="clip")
+"""The surrogate that maximises by default."""
 
 
 class SklearnSurrogate(SampledSurrogate):
@@ -229,12 +230,10 @@ class SklearnSurrogate(SampledSurrogate):
             )
         model: Any = self.regressor_
         posterior = model.posterior(_as_numpy(x), return_samples=True)
-        deviations = posterior.samples - posterior.samples.mean(0)
         std = posterior.std
-        scaled = model.calibrated_std(std)
         # Where all anchors agree there is nothing to scale.
-        factor = np.divide(scaled, std, out=np.ones_like(std), where=std > 0)
-        values = posterior.mean + factor * deviations
+        factor = np.divide(model.calibrated_std(std), std, out=np.ones_like(std), where=std > 0)
+        values = posterior.mean + factor * (posterior.samples - posterior.samples.mean(0))
         return torch.as_tensor(values, dtype=x.dtype, device=x.device).reshape(len(values), len(x), -1)
 
 
@@ -250,11 +249,6 @@ class _Paired(nn.Module):
         x, anchors = pairs.chunk(2, dim=-1)
         outputs: Tensor = self.net(x, anchors=anchors[None])
         return outputs
-
-
-def _all_pairs(x: Tensor, anchors: Tensor) -> Tensor:
-    """Return every point with every anchor: rows [X, R] of shape (k * n, 2 * d), anchor by anchor."""
-    return torch.cat([x.repeat(len(anchors), 1), anchors.repeat_interleave(len(x), 0)], dim=1)
 
 
 def _as_numpy(x: Tensor) -> np.ndarray:

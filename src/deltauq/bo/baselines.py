@@ -19,7 +19,7 @@ from deltauq.baselines.deup_network import error_nll, expected_square
 from deltauq.baselines.mc_dropout import add_dropout
 from deltauq.bo.posteriors import independent
 from deltauq.bo.surrogate import NetworkSurrogate, SampledSurrogate, train_networks
-from deltauq.bo.transforms import make_outcome_transform
+from deltauq.bo.transforms import make_transform
 from deltauq.nn.training import derive_seed
 
 Tensors = Sequence[Tensor]
@@ -151,9 +151,8 @@ class DEUPSurrogate(NetworkSurrogate):
         if hasattr(self, "outcome_transform"):
             posterior = self.outcome_transform.untransform_posterior(posterior, X=X)
         if output_indices is not None:
-            posterior = independent(
-                posterior.mean[..., output_indices], posterior.variance[..., output_indices]
-            )
+            mean, variance = (t[..., output_indices] for t in (posterior.mean, posterior.variance))
+            posterior = independent(mean, variance)
         return posterior if posterior_transform is None else posterior_transform(posterior=posterior, X=X)
 
     @classmethod
@@ -170,8 +169,7 @@ class DEUPSurrogate(NetworkSurrogate):
             error_nets, list(held_out), list((errors / scales[:, None]).square()), recipe, seeds, error_nll
         )
         for surrogate, net, error_net, scale in zip(surrogates, nets, error_nets, scales, strict=True):
-            surrogate.net, surrogate.error_net = net, error_net
-            surrogate.scale = scale
+            surrogate.net, surrogate.error_net, surrogate.scale = net, error_net, scale
 
 
 class GPSurrogate(SingleTaskGP):
@@ -182,8 +180,8 @@ class GPSurrogate(SingleTaskGP):
 
     def __init__(self, train_X: Tensor, train_Y: Tensor, **options: Any) -> None:
         options.setdefault("input_transform", Normalize(train_X.shape[-1]))
-        if isinstance(name := options.get("outcome_transform"), str):
-            options["outcome_transform"] = make_outcome_transform(name, train_Y.shape[-1])
+        if (transform := options.get("outcome_transform")) is not None:
+            options["outcome_transform"] = make_transform("outcome", transform, train_Y.shape[-1])
         super().__init__(train_X, train_Y, **options)
 
     def fit(self) -> Self:

@@ -110,15 +110,12 @@ class HistoryFile:
                 )
         if lines and parse(lines[-1]) is None:  # empty after a newline, or incomplete
             lines.pop()
+        d = bounds.shape[1]
         for number, line in enumerate(lines, start=2):
-            self.points.append(self._parse_point(parse(line), number, bounds.shape[1]))
-
-    def _parse_point(self, point: Any, number: int, d: int) -> tuple[np.ndarray, float]:
-        try:
-            x = np.array(point["x"], dtype=np.float64)
-            y = np.nan if point["y"] is None else float(point["y"])
-        except (KeyError, TypeError, ValueError):
-            x = np.empty(0)
-        if x.shape != (d,):
-            raise ValueError(f"line {number} of {self.path} is not a point of {d} numbers.")
-        return x, y
+            point: Any = parse(line)
+            try:
+                x = np.array(point["x"], dtype=np.float64).reshape(d)
+                y = np.nan if point["y"] is None else float(point["y"])
+            except (KeyError, TypeError, ValueError):
+                raise ValueError(f"line {number} of {self.path} is not a point of {d} numbers.") from None
+            self.points.append((x, y))

@@ -82,11 +82,9 @@ class Optimiser:
         self.n_initial = check_count("n_initial", n_initial, least=2)
         self.seed = check_count("seed", seed, least=0)
         if not callable(surrogate) or isinstance(surrogate, Model):
-            raise TypeError(
-                "surrogate must be a function of (X, Y) that returns a model, "
-                f"got {type(surrogate).__name__}."
-            )
-        if not callable(acquisition) and not (isinstance(acquisition, str) and acquisition == "logei"):
+            kind = type(surrogate).__name__
+            raise TypeError(f"surrogate must be a function of (X, Y) that returns a model, got {kind}.")
+        if not callable(acquisition) and acquisition != "logei":
             raise ValueError(f'acquisition must be "logei" or a function, got {acquisition!r}.')
         self.surrogate = surrogate
         self.acquisition = acquisition
@@ -103,8 +101,7 @@ class Optimiser:
     @property
     def best(self) -> tuple[np.ndarray, float]:
         """The best point, of shape (d,), and its value."""
-        history = self.history
-        return history.x, history.value
+        return self.history.x, self.history.value
 
     def ask(self, n: int = 1, *, pending: ArrayLike | None = None) -> np.ndarray:
         """Return the points to evaluate next.
@@ -125,7 +122,7 @@ class Optimiser:
         points = np.empty((0, d)) if pending is None else self._check_points(pending, "pending points")
         n_pending = len(points)
         for _ in range(n):
-            points = np.concatenate([points, self._next_point(points)[None]])
+            points = np.vstack([points, self._next_point(points)])
         return points[n_pending:]
 
     def tell(self, x: ArrayLike, y: Any) -> None:
@@ -217,13 +214,9 @@ class Optimiser:
     def _check_points(self, x: ArrayLike, name: str) -> np.ndarray:
         """Return points of shape (n, d) in float64, a copy."""
         d = self.bounds.shape[1]
-        try:
-            points = np.array(x, dtype=np.float64)
-        except (TypeError, ValueError):
-            raise ValueError(f"{name} must be numbers, of shape (n, {d}).") from None
-        if points.shape == (0,):
-            points = points.reshape(0, d)
-        points = points[None] if points.ndim == 1 else points
+        points = _as_array(name, x)
+        if points.ndim == 1:
+            points = points[None] if points.size else points.reshape(0, d)
         if points.ndim != 2 or points.shape[1] != d:
             raise ValueError(f"{name} must have shape (n, {d}), got {np.shape(x)}.")
         for point in points:
@@ -276,23 +269,24 @@ def check_count(name: str, number: Any, *, least: int) -> int:
 
 def _check_bounds(bounds: ArrayLike) -> np.ndarray:
     """Return bounds of shape (2, d) in float64; raise an error for others."""
-    try:
-        checked = np.array(bounds, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise ValueError(f"bounds must be numbers, of shape (2, d), got {bounds!r}.") from None
+    checked = _as_array("bounds", bounds)
     form = "the lower bounds and then the upper bounds"
     if checked.ndim != 2 or len(checked) != 2 or not checked.shape[1]:
         raise ValueError(f"bounds must have shape (2, d), {form}, got shape {checked.shape}.")
-    if not np.isfinite(checked).all():
-        raise ValueError(f"bounds must be finite, got {checked.tolist()}.")
     low, high = checked
+    with np.errstate(over="ignore", invalid="ignore"):
+        if not np.isfinite(high - low).all():
+            raise ValueError(f"bounds must be finite and not too far apart, got {checked.tolist()}.")
     if not (low < high).all():
         are_pairs = checked.shape == (2, 2) and (checked[:, 0] < checked[:, 1]).all()
         hint = " These look like pairs (low, high): transpose them." if are_pairs else ""
-        raise ValueError(
-            f"bounds must be {form}, each lower bound below its upper bound, got {checked.tolist()}.{hint}"
-        )
-    with np.errstate(over="ignore"):
-        if not np.isfinite(high - low).all():
-            raise ValueError(f"bounds are too far apart: {checked.tolist()}.")
+        raise ValueError(f"bounds need each lower bound below its upper bound, got {checked.tolist()}.{hint}")
     return checked + 0.0
+
+
+def _as_array(name: str, values: ArrayLike) -> np.ndarray:
+    """Return a copy in float64."""
+    try:
+        return np.array(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} must be numbers in an array of two dimensions, got {values!r}.") from None

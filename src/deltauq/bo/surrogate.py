@@ -19,7 +19,7 @@ from sklearn.exceptions import NotFittedError
 from torch import Tensor, nn
 
 from deltauq.bo.posteriors import AnchorPosterior, as_gaussian
-from deltauq.bo.transforms import make_input_transform, make_outcome_transform
+from deltauq.bo.transforms import make_transform
 from deltauq.nn import MLP
 from deltauq.nn.training import NotStackableError, Recipe, derive_seed, fit, fit_many, supervised
 
@@ -61,9 +61,11 @@ class Surrogate(Model):
         self.train_inputs = (train_X.detach(),)
         self.train_targets = train_Y.detach()
         if input_transform is not None:
-            self.input_transform = make_input_transform(input_transform, train_X.shape[1]).to(train_X)
+            self.input_transform = make_transform("input", input_transform, train_X.shape[1]).to(train_X)
         if outcome_transform is not None:
-            self.outcome_transform = make_outcome_transform(outcome_transform, train_Y.shape[1]).to(train_X)
+            self.outcome_transform = make_transform("outcome", outcome_transform, train_Y.shape[1]).to(
+                train_X
+            )
         self.is_fitted = False
 
     @property
@@ -275,8 +277,7 @@ def train_networks(
 def _check_training_data(x: Tensor, y: Tensor) -> None:
     """Raise an error for training data that cannot be used."""
     if not (isinstance(x, Tensor) and isinstance(y, Tensor)):
-        kinds = f"{type(x).__name__} and {type(y).__name__}"
-        raise TypeError(f"train_X and train_Y must be tensors, got {kinds}.")
+        raise TypeError(f"train_X and train_Y must be tensors, got {type(x).__name__}, {type(y).__name__}.")
     if x.ndim != 2 or y.ndim != 2 or len(x) != len(y) or 0 in (x.shape[1], y.shape[1]):
         shapes = f"{tuple(x.shape)} and {tuple(y.shape)}"
         raise ValueError(f"train_X and train_Y must have shapes (n, d) and (n, m), got {shapes}.")
@@ -285,6 +286,5 @@ def _check_training_data(x: Tensor, y: Tensor) -> None:
     if not x.is_floating_point() or x.dtype != y.dtype or x.device != y.device:
         kinds = f"{x.dtype} on {x.device} and {y.dtype} on {y.device}"
         raise ValueError(f"train_X and train_Y must be floats of one dtype on one device, got {kinds}.")
-    for name, values in (("train_X", x), ("train_Y", y)):
-        if not values.isfinite().all():
-            raise ValueError(f"{name} contains values that are not finite.")
+    if not (x.isfinite().all() and y.isfinite().all()):
+        raise ValueError("train_X or train_Y contains values that are not finite.")

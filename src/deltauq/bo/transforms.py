@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import torch
-from botorch.models.transforms.input import InputStandardize, InputTransform, Normalize
+from botorch.models.transforms.input import InputStandardize, Normalize
 from botorch.models.transforms.outcome import ChainedOutcomeTransform, OutcomeTransform, Standardize
 from botorch.posteriors.posterior import Posterior
 from torch import Tensor
@@ -71,10 +71,6 @@ class ClipWorst(OutcomeTransform):
         """True, for BoTorch: a Gaussian stays Gaussian, since nothing is transformed back."""
         return True
 
-    def extra_repr(self) -> str:
-        """Return the parameters."""
-        return f"{self.m}, reach={self.reach}"
-
     def subset_output(self, idcs: list[int]) -> ClipWorst:
         """Return the transform of some of the outputs."""
         subset = ClipWorst(len(idcs), self.reach)
@@ -87,24 +83,18 @@ def clip_and_standardize(m: int, reach: float = 3.0) -> OutcomeTransform:
     return ChainedOutcomeTransform(clip=ClipWorst(m, reach), standardize=Standardize(m))
 
 
-def make_input_transform(transform: InputTransform | str, d: int) -> InputTransform:
-    """Return a transform of d inputs, given itself or by name."""
-    names = {"standardize": InputStandardize, "range": partial(Normalize, center=0.0)}
-    return _make("input_transform", names, transform, d)
+NAMED: dict[str, dict[str, Any]] = {
+    "input": {"standardize": InputStandardize, "range": partial(Normalize, center=0.0)},
+    "outcome": {"standardize": Standardize, "clip": clip_and_standardize},
+}
 
 
-def make_outcome_transform(transform: OutcomeTransform | str, m: int) -> OutcomeTransform:
-    """Return a transform of m outputs, given itself or by name."""
-    return _make(
-        "outcome_transform", {"standardize": Standardize, "clip": clip_and_standardize}, transform, m
-    )
-
-
-def _make(parameter: str, names: dict[str, Any], transform: Any, size: int) -> Any:
+def make_transform(kind: Literal["input", "outcome"], transform: Any, size: int) -> Any:
+    """Return a transform of inputs or outcomes, of this many columns, given itself or by name."""
     if not isinstance(transform, str):
         return transform
+    names = NAMED[kind]
     if transform not in names:
-        raise ValueError(
-            f"{parameter} must be a transform of BoTorch, one of {list(names)} or None, got {transform!r}."
-        )
+        options = f"a transform of BoTorch, one of {list(names)} or None"
+        raise ValueError(f"{kind}_transform must be {options}, got {transform!r}.")
     return names[transform](size)
