@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,11 +19,10 @@ from sklearn.model_selection import (
     check_cv,
 )
 from sklearn.pipeline import Pipeline
-from sklearn.utils import _safe_indexing, column_or_1d
+from sklearn.utils import _safe_indexing, check_array, check_consistent_length, column_or_1d
 from sklearn.utils._missing import is_pandas_na, is_scalar_nan
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.parallel import Parallel, delayed
-from sklearn.utils.validation import _num_samples
 
 from deltauq.assessment.comparison import LABELS, Metrics
 from deltauq.assessment.methods import (
@@ -60,29 +59,6 @@ class Split:
     fit: np.ndarray
     held_out: np.ndarray
     test: np.ndarray
-
-
-@dataclass(frozen=True)
-class Problem:
-    """What is assessed; y holds numbers, or indices of `n_classes` classes."""
-
-    task: str
-    preprocessing: BaseEstimator | None
-    model: BaseEstimator
-    X: Any
-    y: np.ndarray
-    n_classes: int
-    n_anchors: int | str
-    n_train_anchors: int | str
-
-    def methods(self, n: int, seed: int = 0) -> dict[str, BaseEstimator]:
-        """Return the methods for a training part of n rows."""
-        params = anchor_params(self.model, n, self.n_anchors, self.n_train_anchors)
-        return make_methods(self.task, self.model, params, seed)
-
-    def predict(self, fitted: Any, X: np.ndarray) -> Predictions:
-        """Return the predictions of a fitted method."""
-        return predict(fitted, X, self.n_classes)
 
 
 @dataclass(frozen=True)
@@ -180,20 +156,38 @@ def assess(
     preprocessing, model = _split_pipeline(estimator)
     task = "classification" if tags_of(model).estimator_type == "classifier" else "regression"
     target, n_classes = _checked_classes(y) if task == "classification" else (_checked_numbers(y), 0)
-    if _num_samples(X) != len(target):
-        raise InputError(f"X has {_num_samples(X)} rows, but y has {len(target)}.")
+    check_consistent_length(X, target)
     if preprocessing is None:
         # The class does not matter: both validate X in the same way.
         X, _ = validate_input(AnchoredRegressor(model), X, target)
     rng = np.random.default_rng(random_state)
     splits = make_splits(task, X, target, cv, n_repeats, groups, rng)
-    if task == "regression":
-        _check_rows(splits, coverage)
-    problem = Problem(task, preprocessing, model, X, target, n_classes, n_anchors, n_train_anchors)
-    seeds = rng.integers(2**31, size=len(splits)).tolist()
+    needed, smallest = rows_to_calibrate(coverage), min(len(split.held_out) for split in splits)
+    if task == "regression" and smallest < needed:
+        raise InputError(
+            f"Too few rows: {coverage:.0%} intervals need {needed} held-out rows in each training part, but "
+            f"a fifth of the smallest one is {smallest}. Use more rows."
+        )
+    methods = []
+    for split, seed in zip(splits, rng.integers(2**31, size=len(splits)).tolist(), strict=True):
+        params = anchor_params(model, len(split.fit), n_anchors, n_train_anchors)
+        methods.append(make_methods(task, model, params, seed))
+    calls = [
+        delayed(fit_and_predict)(preprocessing, model, method, X, target, split, n_classes)
+        for split, fold in zip(splits, methods, strict=True)
+        for method in fold.values()
+    ]
     bar = counting_bar("fits") if progress is True else nullcontext(progress or (lambda done, total: None))
+    results: list[Outcome] = []
     with bar as tick:
-        outcomes = run(problem, splits, seeds, n_jobs, tick)
+        tick(0, len(calls))
+        for result in Parallel(n_jobs=n_jobs, return_as="generator")(calls):
+            results.append(result)
+            tick(len(results), len(calls))
+    remaining = iter(results)
+    outcomes = [{name: next(remaining) for name in fold} for fold in methods]
+    for fold in outcomes:
+        fold["center"] = _center(fold["plain"], fold["anchored"])
     predictions: dict[str, list[Predictions]] = {}
     scores: dict[str, dict[str, np.ndarray]] = {}
     for method in (name for name in LABELS if name in outcomes[0]):
@@ -226,60 +220,39 @@ def assess(
     )
 
 
-def run(
-    problem: Problem, splits: list[Split], seeds: Iterable[int], n_jobs: int | None, tick: Tick
-) -> list[dict[str, Outcome]]:
-    """Fit every method in every fold and return the outcomes of each fold, "center" among them."""
-    methods = list(problem.methods(len(splits[0].fit)))
-    calls = (
-        delayed(fit_and_predict)(problem, split, method, seed)
-        for split, seed in zip(splits, seeds, strict=True)
-        for method in methods
-    )
-    total = len(splits) * len(methods)
-    tick(0, total)
-    outcomes = []
-    for outcome in Parallel(n_jobs=n_jobs, return_as="generator")(calls):
-        outcomes.append(outcome)
-        tick(len(outcomes), total)
-    folds = (outcomes[i : i + len(methods)] for i in range(0, total, len(methods)))
-    return [_with_center(dict(zip(methods, fold, strict=True))) for fold in folds]
-
-
-def fit_and_predict(problem: Problem, split: Split, method: str, seed: int) -> Outcome:
-    """Fit one method to the training rows of one fold, and predict the other rows."""
-    features = _features(problem, split)
-    model = problem.methods(len(split.fit), seed)[method]
+def fit_and_predict(
+    preprocessing: BaseEstimator | None,
+    model: BaseEstimator,
+    method: Any,
+    X: Any,
+    y: np.ndarray,
+    split: Split,
+    n_classes: int,
+) -> Outcome:
+    """Fit one method for a model to the training rows of one fold, and predict the other rows."""
+    parts = {name: _safe_indexing(X, rows) for name, rows in vars(split).items() if len(rows) > 0}
+    y_fit = y[split.fit]
+    if preprocessing is not None:
+        preprocessing, anchored = clone(preprocessing), AnchoredRegressor(model)
+        X_fit, _ = validate_input(anchored, preprocessing.fit_transform(parts.pop("fit"), y_fit), y_fit)
+        parts = {n: validate_input(anchored, preprocessing.transform(rows)) for n, rows in parts.items()}
+        parts = {"fit": X_fit, **{name: rows.astype(np.float64) for name, rows in parts.items()}}
     start = time.perf_counter()
-    model.fit(features.pop("fit"), problem.y[split.fit])
+    method.fit(parts.pop("fit"), y_fit)
     fitted = time.perf_counter()
-    predictions = {"test": problem.predict(model, features.pop("test"))}
+    predictions = {"test": predict(method, parts.pop("test"), n_classes)}
     predicted = time.perf_counter()
-    predictions |= {part: problem.predict(model, X) for part, X in features.items()}
+    predictions |= {name: predict(method, rows, n_classes) for name, rows in parts.items()}
     return Outcome(predictions, fitted - start, (predicted - fitted) / len(split.test))
 
 
-def _features(problem: Problem, split: Split) -> dict[str, np.ndarray]:
-    """Return the features of the parts of a fold that have rows."""
-    parts = {name: _safe_indexing(problem.X, rows) for name, rows in vars(split).items() if len(rows) > 0}
-    if problem.preprocessing is None:
-        return parts
-    preprocessing, anchored = clone(problem.preprocessing), AnchoredRegressor(problem.model)
-    y = problem.y[split.fit]
-    fit, _ = validate_input(anchored, preprocessing.fit_transform(parts.pop("fit"), y), y)
-    rest = {name: validate_input(anchored, preprocessing.transform(rows)) for name, rows in parts.items()}
-    return {"fit": fit, **{name: rows.astype(np.float64) for name, rows in rest.items()}}
-
-
-def _with_center(fold: dict[str, Outcome]) -> dict[str, Outcome]:
-    """Add the plain model's predictions with the spread over anchors, which needs no fit of its own."""
-    plain, anchored = fold["plain"], fold["anchored"]
-    fold["center"] = Outcome(
+def _center(plain: Outcome, anchored: Outcome) -> Outcome:
+    """Return the plain model's predictions with the spread over anchors, which need no fit of their own."""
+    return Outcome(
         {name: replace(p, spread=anchored.predictions[name].spread) for name, p in plain.predictions.items()},
         plain.fit_seconds + anchored.fit_seconds,
         plain.row_seconds + anchored.row_seconds,
     )
-    return fold
 
 
 # Input
@@ -324,26 +297,10 @@ def _checked_classes(y: Any) -> tuple[np.ndarray, int]:
 
 def _checked_numbers(y: Any) -> np.ndarray:
     """Return the targets of a regression as floats."""
-    y = column_or_1d(y)
-    try:
-        y = np.asarray(y, dtype=np.float64)
-    except ValueError as error:
-        raise InputError(f"y must be numeric for a regressor, but {error}.") from error
-    if not np.all(np.isfinite(y)):
-        raise InputError(f"y has {int(np.sum(~np.isfinite(y)))} missing or infinite values.")
+    y = check_array(column_or_1d(y), ensure_2d=False, dtype=np.float64, input_name="y")
     if np.ptp(y) == 0:
         raise InputError(f"y is {y[0]:g} in every row: there is nothing to predict.")
     return np.asarray(y)
-
-
-def _check_rows(splits: list[Split], coverage: float) -> None:
-    """Raise InputError if folds are too small for intervals of the nominal coverage."""
-    needed, smallest = rows_to_calibrate(coverage), min(len(split.held_out) for split in splits)
-    if smallest < needed:
-        raise InputError(
-            f"Too few rows: {coverage:.0%} intervals need {needed} held-out rows in each training part, but "
-            f"a fifth of the smallest one is {smallest}. Use more rows."
-        )
 
 
 # Folds
@@ -359,67 +316,54 @@ def make_splits(
     """
     groups = None if groups is None else np.asarray(groups)
     splits = []
-    for train, test in _folds(task, X, y, cv, n_repeats, groups, rng):
-        fit, held_out = train, np.empty(0, dtype=int)
-        if task == "regression":
-            seed = int(rng.integers(2**31))
-            fit, held_out = _hold_out(train, groups, isinstance(cv, TimeSeriesSplit), seed)
-        splits.append(Split(fit, held_out, test))
+    for splitter in _splitters(task, y, cv, n_repeats, groups, rng):
+        for fit, test in splitter.split(X, y, groups):
+            held_out = np.empty(0, dtype=int)
+            if task == "regression":
+                seed = int(rng.integers(2**31))
+                fit, held_out = _hold_out(fit, groups, isinstance(cv, TimeSeriesSplit), seed)
+            splits.append(Split(fit, held_out, test))
     if len(splits) < 2:
         raise InputError(f"cv must make at least two folds, got {len(splits)}.")
     return splits
 
 
-def _folds(
-    task: str,
-    X: Any,
-    y: np.ndarray,
-    cv: Any,
-    n_repeats: int,
-    groups: np.ndarray | None,
-    rng: np.random.Generator,
-) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def _splitters(
+    task: str, y: np.ndarray, cv: Any, n_repeats: int, groups: Any, rng: np.random.Generator
+) -> Iterator[Any]:
+    """Yield one splitter for each repeat."""
     stratify = task == "classification"
-    if not isinstance(cv, (int, np.integer)):
-        if n_repeats != 1:
+    if isinstance(cv, (int, np.integer)):
+        if groups is not None:
+            raise InputError("groups need a splitter that uses them, such as cv=GroupKFold(5).")
+        if stratify and (smallest := int(np.min(np.bincount(y)))) < cv:
             raise InputError(
-                f"n_repeats={n_repeats} needs cv to be a number of folds; give a repeated splitter instead."
+                f"The smallest class has {smallest} row(s), but {cv} folds need {cv}: use fewer folds or "
+                "merge classes."
             )
-        if not hasattr(cv, "split") and cv is not None:
-            pairs = list(cv) if isinstance(cv, Iterable) else [cv]
-            is_pair = (
-                isinstance(p, (tuple, list, np.ndarray)) and [*map(np.ndim, p)] == [1, 1] for p in pairs
-            )
-            if not all(is_pair):
-                raise InputError(
-                    "cv must be a number of folds, a scikit-learn splitter or pairs of (train, test) row "
-                    f"numbers, got {as_text(cv)}."
-                )
-            cv = pairs
-        yield from check_cv(cv, y, classifier=stratify).split(X, y, groups)
+        for _ in range(n_repeats):
+            kind = StratifiedKFold if stratify else KFold
+            yield kind(int(cv), shuffle=True, random_state=int(rng.integers(2**31)))
         return
-    if not 2 <= cv <= len(y):
+    if n_repeats != 1:
         raise InputError(
-            f"cv, the number of folds, must be from 2 to the number of rows, {len(y)}, got {cv}."
+            f"n_repeats={n_repeats} needs cv to be a number of folds; give a repeated splitter instead."
         )
-    if groups is not None:
-        raise InputError("groups need a splitter that uses them, such as cv=GroupKFold(5).")
-    if stratify and (smallest := int(np.min(np.bincount(y)))) < cv:
-        raise InputError(
-            f"The smallest class has {smallest} row(s), but {cv} folds need {cv}: use fewer folds or merge "
-            "classes."
-        )
-    for _ in range(n_repeats):
-        kind = StratifiedKFold if stratify else KFold
-        yield from kind(int(cv), shuffle=True, random_state=int(rng.integers(2**31))).split(X, y)
+    if not hasattr(cv, "split") and cv is not None:
+        pairs = list(cv) if np.iterable(cv) else [cv]
+        if not all(np.iterable(pair) and [*map(np.ndim, pair)] == [1, 1] for pair in pairs):
+            raise InputError(
+                "cv must be a number of folds, a scikit-learn splitter or pairs of (train, test) row "
+                f"numbers, got {as_text(cv)}."
+            )
+        cv = pairs
+    yield check_cv(cv, y, classifier=stratify)
 
 
 def _hold_out(
     train: np.ndarray, groups: np.ndarray | None, is_time_series: bool, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the training rows to fit and those to hold out."""
-    if len(train) < 2:
-        raise InputError(f"A training part of {len(train)} row(s) is too small to hold out rows.")
     if is_time_series:
         start = len(train) - max(1, round(HELD_OUT_SHARE * len(train)))
         return train[:start], train[start:]
