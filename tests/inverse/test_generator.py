@@ -46,7 +46,7 @@ def test_random_latents_are_uniform():
     ("options", "message"),
     [
         ({"shape": ()}, "shape must be that of one input"),
-        ({"n_latent": 0}, "n_latent must be at least 1, got 0"),
+        ({"n_latent": 0}, "n_latent must be an integer of at least 1, got 0"),
         ({"output": "tanh"}, r"output must be one of \['linear', 'sigmoid', 'clipped'\], got 'tanh'"),
     ],
 )

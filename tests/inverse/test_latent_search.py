@@ -100,7 +100,7 @@ def test_starts():
         again = search(identity, total, [0.0, 2.0], starts=given, n_steps=200)
         assert torch.equal(again.z, nearer.z) and not again.z.requires_grad
     for bad, message in (
-        ([[0.5], [0.5, 0.5]], r"starts must be latents of shape \(r, d\): "),
+        ([[0.5], [0.5, 0.5]], "expected sequence of length 1"),
         (torch.zeros(3), r"starts must be latents of shape \(r, d\), got \(3,\)"),
         (torch.zeros(0, 2), r"got \(0, 2\)"),
         (torch.full((2, 2), 1.5), r"starts must be in \[-1, 1\]"),

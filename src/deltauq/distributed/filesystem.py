@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 from uuid import uuid4
@@ -91,10 +91,6 @@ class OutputFolder:
             self.system.put_file(str(Path(folder) / name), part)
             self.system.mv(part, f"{self.path}/{name}")
         return written
-
-    def open(self, name: str) -> AbstractContextManager[Any]:
-        """Return a context manager that opens a file; see `open_binary`."""
-        return open_binary(f"{self.url}/{name}")
 
     def remove(self, name: str) -> None:
         """Remove a file if it exists."""

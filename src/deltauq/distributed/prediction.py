@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from deltauq._version import __version__
-from deltauq.distributed.filesystem import OutputFolder
+from deltauq.distributed.filesystem import OutputFolder, open_binary
 from deltauq.distributed.runners import ClusterError, RunTasks, run_on_ray
 from deltauq.distributed.table_parts import Part, errors_name, list_parts, open_part
 from deltauq.tables.errors import ModelFolderError, TableError
@@ -156,10 +156,9 @@ class PartPredictor:
             return folder.put(part.name, partial(self._write, part))
         except FileNotFoundError:
             # Another run of the same prediction may have ended and removed incomplete files.
-            footer = _read_footer(folder, part.name)
-            if footer is None or not _is_of(footer, part, self.job):
+            if (tally := _read_tally(folder, part, self.job)) is None:
                 raise
-            return Tally.from_dict(footer["tally"])
+            return tally
 
     def _write(self, part: Part, path: Path) -> Tally:
         def footer(tally: Tally) -> dict[str, str]:
@@ -178,38 +177,30 @@ class PartPredictor:
             )
 
 
-def _is_of(footer: dict[str, Any], part: Part, job: str) -> bool:
-    return footer["job"] == job and footer["part"] == asdict(part)
-
-
 def _find_finished(folder: OutputFolder, parts: list[Part], job: str) -> dict[str, Tally]:
     """Return the tallies of finished parts; raise an error for files of anything else."""
     names = {name for name in folder.names() if not name.startswith(".")} - {MANIFEST}
     by_name = {part.name: part for part in parts}
     if others := sorted(names - by_name.keys()):
         raise TableError(f"{folder.url} contains other files ({others[0]}): name another folder.")
-    tallies = {}
-    for name in sorted(names):
-        footer = _read_footer(folder, name)
-        if footer is None:
-            continue
-        if not _is_of(footer, by_name[name], job):
-            raise TableError(
-                f"{folder.url} contains predictions by another model, of another table or with other columns "
-                f"({name}): name another folder, or remove it."
-            )
-        tallies[name] = Tally.from_dict(footer["tally"])
-    return tallies
+    tallies = {name: _read_tally(folder, by_name[name], job) for name in sorted(names)}
+    return {name: tally for name, tally in tallies.items() if tally is not None}
 
 
-def _read_footer(folder: OutputFolder, name: str) -> dict[str, Any] | None:
-    """Return the footer of a file, or None if the file cannot be read."""
+def _read_tally(folder: OutputFolder, part: Part, job: str) -> Tally | None:
+    """Return the tally of a finished part, None for a damaged file; another prediction raises an error."""
+    url = f"{folder.url}/{part.name}"
     try:
-        with as_table_error(name), folder.open(name) as source, open_parquet(source) as file:
-            footer = (file.metadata.metadata or {}).get(FOOTER.encode())
+        with as_table_error(url), open_binary(url) as source, open_parquet(source) as file:
+            footer = json.loads((file.metadata.metadata or {}).get(FOOTER.encode(), "{}"))
     except TableError:
         return None
-    return {"job": None} if footer is None else json.loads(footer)
+    if footer.get("job") != job or footer["part"] != asdict(part):
+        raise TableError(
+            f"{folder.url} contains predictions by another model, of another table or with other columns "
+            f"({part.name}): name another folder, or remove it."
+        )
+    return Tally.from_dict(footer["tally"])
 
 
 def _write_manifest(

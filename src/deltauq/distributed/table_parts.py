@@ -69,8 +69,14 @@ def list_parts(source: str, keep: Sequence[str] = (), encoding: str = "utf-8") -
     files = _find_files(source)
     with ThreadPoolExecutor(READERS) as pool:
         contents = list(pool.map(partial(_inspect, keep, encoding), files, files.values()))
-    _check_types({file: types for file, (groups, types) in zip(files, contents, strict=True) if groups})
-    pieces = [(file, *group) for file, (groups, _) in zip(files, contents, strict=True) for group in groups]
+    pieces: list[tuple[str, int | None, int | None]] = []
+    first: dict[str, tuple[str, Any]] = {}
+    for file, (groups, types) in zip(files, contents, strict=True):
+        pieces += [(file, *group) for group in groups]
+        for name, kind in types.items() if groups else ():
+            other, known = first.setdefault(name, (file, kind))
+            if _parquet_type(kind) != _parquet_type(known):
+                raise TableError(f'"{name}" cannot be kept: it is {known} in {other} and {kind} in {file}.')
     if not pieces:
         raise TableError(f"{source} has no rows.")
     return [
@@ -134,8 +140,11 @@ def _inspect(
 ) -> tuple[list[RowGroup], dict[str, Any]]:
     """Return the row groups of a file that have rows, and the types of the columns to keep."""
     if Path(file).suffix.lower() not in PARQUET:
-        with_rows = info["size"] > HEADER_BYTES or _has_rows(file, encoding)
-        return [(None, None)] if with_rows else [], {}
+        if info["size"] <= HEADER_BYTES:
+            with errors_name(file), local_copy(file) as path, open_table(path, encoding=encoding) as stream:
+                if not any(batch.num_rows for batch in stream.batches):
+                    return [], {}
+        return [(None, None)], {}
     with as_table_error(file), open_binary(file) as source, open_parquet(source) as parquet_file:
         metadata, schema = parquet_file.metadata, parquet_file.schema_arrow
         sizes = [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]
@@ -143,21 +152,6 @@ def _inspect(
     names, _ = distinct_names([column.name for column in columns])
     types = {name: column.type for name, column in zip(names, columns, strict=True) if name in keep}
     return [(number, size) for number, size in enumerate(sizes) if size], types
-
-
-def _has_rows(file: str, encoding: str) -> bool:
-    with errors_name(file), local_copy(file) as path, open_table(path, encoding=encoding) as stream:
-        return any(batch.num_rows for batch in stream.batches)
-
-
-def _check_types(types: dict[str, dict[str, Any]]) -> None:
-    """Raise an error for columns to keep that have different types in different files."""
-    first: dict[str, tuple[str, Any]] = {}
-    for file, columns in types.items():
-        for name, kind in columns.items():
-            other, known = first.setdefault(name, (file, kind))
-            if _parquet_type(kind) != _parquet_type(known):
-                raise TableError(f'"{name}" cannot be kept: it is {known} in {other} and {kind} in {file}.')
 
 
 def _parquet_type(kind: Any) -> Any:

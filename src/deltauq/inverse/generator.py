@@ -48,8 +48,7 @@ class Generator(nn.Module):
         super().__init__()
         if not shape or min(shape) < 1:
             raise ValueError(f"shape must be that of one input, got {tuple(shape)}.")
-        if n_latent < 1:
-            raise ValueError(f"n_latent must be at least 1, got {n_latent}.")
+        check_counts(n_latent=n_latent)
         if output not in OUTPUTS:
             raise ValueError(f"output must be one of {list(OUTPUTS)}, got {output!r}.")
         self.shape, self.n_latent, self.output = tuple(shape), n_latent, output
@@ -82,9 +81,15 @@ def latent_size(g: Any, n_latent: int | None) -> int:
     d = getattr(g, "n_latent", None) if n_latent is None else n_latent
     if d is None:
         raise ValueError("g has no attribute n_latent: give n_latent.")
-    if not (isinstance(d, int) and d >= 1):
-        raise ValueError(f"n_latent must be an integer of at least 1, got {d!r}.")
-    return d
+    check_counts(n_latent=d)
+    return int(d)
+
+
+def check_counts(**counts: Any) -> None:
+    """Raise an error for a number that is no positive integer."""
+    for name, value in counts.items():
+        if isinstance(value, bool) or not (isinstance(value, int) and value >= 1):
+            raise ValueError(f"{name} must be an integer of at least 1, got {value!r}.")
 
 
 def device_and_dtype(*models: Any) -> dict[str, Any]:

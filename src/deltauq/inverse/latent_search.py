@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from deltauq.inverse.forward import ForwardModel, Moments, check_pairs, predict_moments
-from deltauq.inverse.generator import Generate, device_and_dtype, latent_size, uniform
+from deltauq.inverse.generator import Generate, check_counts, device_and_dtype, latent_size, uniform
 from deltauq.nn import evaluating
 from deltauq.utils.formatting import short_repr
 
@@ -98,19 +98,25 @@ def search(
     result : SearchResult
     """
     y_targets = _standardise_targets(targets, y_mean, y_std)
-    _check_counts(n_restarts=n_restarts, n_steps=n_steps)
+    check_counts(n_restarts=n_restarts, n_steps=n_steps)
     _check_positive(lr=lr, scale=scale)
     if starts is None:
         starts = uniform(n_restarts, latent_size(g, n_latent), seed)
     like = device_and_dtype(g, f)
-    starts = _check_starts(starts).to(**like)
+    starts = torch.as_tensor(starts).detach().to(**like)
+    if starts.ndim != 2 or starts.numel() == 0:
+        raise ValueError(f"starts must be latents of shape (r, d), got {tuple(starts.shape)}.")
+    if not (starts.abs() <= 1.0).all():
+        raise ValueError("starts must be in [-1, 1].")
     n_restarts, d = starts.shape
     y = y_targets.to(**like).repeat_interleave(n_restarts)[:, None]
     # Every target has the same starts, so that the result for one does not depend on the others.
     z = starts.repeat(len(y_targets), 1)
     with _evaluation_mode(g, f):
         _check_models(g, f, y, z)
-        z, loss, diverged = _minimise(g, f, y, z, n_steps, lr, scale, progress)
+        z, loss, diverged = _minimise(
+            lambda z: laplace_loss(predict_moments(f, g(y, z)), y[:, 0], scale), z, n_steps, lr, progress
+        )
         with torch.no_grad():
             x = g(y, z)
             mean, var = predict_moments(f, x)
@@ -158,7 +164,7 @@ def latents_of(
     """
     d = latent_size(g, n_latent)
     check_pairs(x, y)
-    _check_counts(n_steps=n_steps)
+    check_counts(n_steps=n_steps)
     _check_positive(lr=lr)
     like = device_and_dtype(g)
     x, y = x.to(**like), y.to(**like).reshape(-1, 1)
@@ -168,9 +174,8 @@ def latents_of(
         for _ in range(n_steps):
             decoded = g(y, z)
             if decoded.shape != x.shape:
-                raise ValueError(
-                    f"g returns inputs of shape {tuple(decoded.shape)}, but x has {tuple(x.shape)}."
-                )
+                shapes = f"{tuple(decoded.shape)}, but x has {tuple(x.shape)}"
+                raise ValueError(f"g returns inputs of shape {shapes}.")
             # autograd.grad, not backward: the weights of g get no gradients.
             (z.grad,) = torch.autograd.grad((decoded - x).square().sum(), z)
             optimizer.step()
@@ -197,13 +202,10 @@ def laplace_loss(moments: Moments, y: Tensor, scale: float = 1.0) -> Tensor:
 
 
 def _minimise(
-    g: Generate,
-    f: ForwardModel,
-    y: Tensor,
+    loss: Callable[[Tensor], Tensor],
     z: Tensor,
     n_steps: int,
     lr: float,
-    scale: float,
     progress: Callable[[int], None] | None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the best latents, their losses, and which rows reached values that are not finite."""
@@ -213,7 +215,7 @@ def _minimise(
     # Adam treats every coordinate separately: rows are independent of each other.
     optimizer = torch.optim.Adam([z], lr=lr)
     for step in range(n_steps + 1):
-        losses = laplace_loss(predict_moments(f, g(y, z)), y[:, 0], scale)
+        losses = loss(z)
         with torch.no_grad():
             better = losses < least
             best, least = torch.where(better[:, None], z, best), torch.where(better, losses, least)
@@ -252,35 +254,17 @@ def _standardise_targets(targets: Sequence[float] | Tensor, y_mean: float, y_std
     return (values - y_mean) / y_std
 
 
-def _check_counts(**counts: Any) -> None:
-    for name, value in counts.items():
-        if isinstance(value, bool) or not (isinstance(value, int) and value >= 1):
-            raise ValueError(f"{name} must be an integer of at least 1, got {value!r}.")
-
-
 def _check_positive(**numbers: float) -> None:
     for name, value in numbers.items():
         if not 0.0 < value < math.inf:
             raise ValueError(f"{name} must be positive, got {value}.")
 
 
-def _check_starts(starts: Any) -> Tensor:
-    """Return starts as a detached tensor."""
-    with _shape_errors("starts must be latents of shape (r, d)", TypeError, ValueError):
-        starts = torch.as_tensor(starts).detach()
-    if starts.ndim != 2 or starts.numel() == 0:
-        raise ValueError(f"starts must be latents of shape (r, d), got {tuple(starts.shape)}.")
-    if not (starts.abs() <= 1.0).all():
-        raise ValueError("starts must be in [-1, 1].")
-    return starts
-
-
 def _check_models(g: Generate, f: ForwardModel, y: Tensor, z: Tensor) -> None:
     """Raise an error unless the models fit together and are finite and differentiable at all starts."""
     z = z.clone().requires_grad_(True)
-    with _shape_errors(
-        f"g does not accept targets of shape {tuple(y.shape)} and latents of {tuple(z.shape)}"
-    ):
+    shapes = f"targets of shape {tuple(y.shape)} and latents of {tuple(z.shape)}"
+    with _shape_errors(f"g does not accept {shapes}"):
         x = g(y, z)
     if not isinstance(x, Tensor) or x.ndim == 0 or len(x) != len(z):
         shape = tuple(x.shape) if isinstance(x, Tensor) else type(x).__name__
@@ -299,10 +283,10 @@ def _check_models(g: Generate, f: ForwardModel, y: Tensor, z: Tensor) -> None:
 
 
 @contextmanager
-def _shape_errors(message: str, *further: type[Exception]) -> Iterator[None]:
+def _shape_errors(message: str) -> Iterator[None]:
     """Raise errors of PyTorch as a ValueError with this message and their first line."""
     try:
         yield
-    except (RuntimeError, IndexError, *further) as error:  # type: ignore[misc]
+    except (RuntimeError, IndexError) as error:
         line = str(error).partition("\n")[0].rstrip(".")
         raise ValueError(f"{message}: {line}.") from error
