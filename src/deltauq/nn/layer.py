@@ -93,7 +93,9 @@ class AnchoredLayer(nn.Module):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Return the outputs for the first tensor among the arguments, X of shape (n, ...)."""
-        x = next(value for value in (*args, *kwargs.values()) if isinstance(value, Tensor))
+        x = next((value for value in (*args, *kwargs.values()) if isinstance(value, Tensor)), None)
+        if x is None:
+            raise TypeError("the anchored layer was called without a tensor.")
         self._check(x)
         anchors = self._pass.anchors
         if anchors is None:

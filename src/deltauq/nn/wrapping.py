@@ -88,15 +88,16 @@ def _widened_layer(network: nn.Module, name: str, encoding: Encoding, init: str)
     return anchored
 
 
-def join_names(names: list[str], most: int = 10) -> str:
-    """Return names as one line, the first few of them where there are many."""
-    more = f", and {len(names) - most} more" if len(names) > most else ""
-    return (", ".join(names[:most]) or "none") + more
+def join_names(names: list[str]) -> str:
+    """Return names as one line, the first ten of them where there are more."""
+    more = f", and {len(names) - 10} more" if len(names) > 10 else ""
+    return (", ".join(names[:10]) or "none") + more
 
 
 def _has_parameters(layer: nn.Module) -> bool:
     """Whether a layer has parameters of its own, or computes them from others."""
-    return is_parametrized(layer) or any(True for _ in layer.parameters(recurse=False))
+    own = next(layer.parameters(recurse=False), None)
+    return own is not None or is_parametrized(layer) or isinstance(layer, AnchoredLayer)
 
 
 def _first_widenable(network: nn.Module) -> str:
@@ -168,23 +169,15 @@ def _input_channels(layer: nn.Module, at: str) -> tuple[int, int, Tensor]:
     for inner in layer.modules():
         if isinstance(inner, nn.Embedding | nn.EmbeddingBag):
             raise ValueError(f"layer {at!r} begins with an embedding of integers: name a later layer by at=.")
-        channels = _channels_of(inner)
         like = next(inner.parameters(), None)
-        if channels is not None and like is not None:
-            return *channels, like
+        for kind, (attribute, axis) in CHANNELS.items():
+            if isinstance(inner, kind) and like is not None:
+                value = getattr(inner, attribute)
+                return value[-1] if isinstance(value, tuple) else value, axis, like
     raise ValueError(
         f"the number of channels that enter layer {at!r} ({type(layer).__name__}) is not known: "
         "name a layer that contains a Linear, a Conv or a norm."
     )
-
-
-def _channels_of(layer: nn.Module) -> tuple[int, int] | None:
-    """Return the input channels of a layer of PyTorch, and their axis."""
-    for kind, (name, axis) in CHANNELS.items():
-        if isinstance(layer, kind):
-            value = getattr(layer, name)
-            return (value[-1] if isinstance(value, tuple) else value), axis
-    return None
 
 
 class LayerCall(NamedTuple):
@@ -229,8 +222,9 @@ def check_calls(calls: list[LayerCall], anchored: str, n: int) -> None:
     """Raise an error unless all n rows of the input pass through the layer `anchored`, exactly once."""
     # What runs inside the anchored layer is no other layer, and neither is what contains it.
     calls = [c for c in calls if c.name == anchored or not _contains(anchored, c.name)]
-    layers = join_names([f"{c.name or 'itself'} ({type(c.layer).__name__})" for c in calls if _counts(c)])
-    others = [c for c in calls if not _contains(c.name, anchored)]
+    layers = join_names(
+        [f"{c.name or 'itself'} ({type(c.layer).__name__})" for c in calls if _has_parameters(c.layer)]
+    )
     positions = [k for k, call in enumerate(calls) if call.name == anchored]
     if len(positions) != 1:
         times = "never" if not positions else f"{len(positions)} times"
@@ -245,27 +239,20 @@ def check_calls(calls: list[LayerCall], anchored: str, n: int) -> None:
             f"{n} inputs reach the anchored layer as {call.tensor.shape[0]} rows: anchors are paired with "
             f"inputs, so its first axis must be theirs; name another layer by at=; layers called: {layers}."
         )
-    before = [
-        c
-        for c in calls[: positions[0]]
-        if _counts(c) and not isinstance(c.layer, NORMS) and not _contains(c.name, anchored)
-    ]
+    taken = [c for c in calls[: positions[0]] if not _contains(c.name, anchored)]
+    before = [c for c in taken if _has_parameters(c.layer) and not isinstance(c.layer, NORMS)]
     if before and call.layer.following is None:
         raise ValueError(
             f"the input first reaches {before[0].name!r} ({type(before[0].layer).__name__}), not the widened "
             f"layer {anchored!r}: name the layer to widen by stem=, or a later one to put a projection in "
             f"front of by at=; layers called: {layers}."
         )
-    consumers = [c.name for c in others if c.tensor is call.tensor]
+    consumers = [c.name for c in calls if c.tensor is call.tensor and not _contains(c.name, anchored)]
     if consumers:
         raise ValueError(
             f"the tensor that enters {anchored!r} also enters {join_names(consumers)}, where it would pass "
             f"without anchors: name a layer that all of it passes through by at=; layers called: {layers}."
         )
-
-
-def _counts(call: LayerCall) -> bool:
-    return isinstance(call.layer, AnchoredLayer) or _has_parameters(call.layer)
 
 
 def _contains(outer: str, inner: str) -> bool:

@@ -17,15 +17,12 @@ from lightning_fabric import Fabric
 from torch import Tensor, nn
 
 from deltauq.core import AnchorPrior
-from deltauq.nn.anchored import Anchored, check_tensor
+from deltauq.nn.anchored import CHECKED_ROWS, Anchored, check_tensor
 from deltauq.nn.inputs import check_one_input
 from deltauq.nn.losses import squared_error
 from deltauq.nn.training.loader import Batch, BatchPairing, Epochs, Objective, derive_seed
 from deltauq.nn.training.recipe import Recipe, set_rate
 from deltauq.nn.training.steps import AnchorMonitor, GraphedStep
-
-CHECKED_ROWS = 8
-"""Inputs of the pass that checks which layer of a network is anchored."""
 
 
 @dataclass
@@ -167,12 +164,12 @@ def fit(
             started = time.perf_counter()
             torch.manual_seed(derive_seed(recipe.seed, epoch))
             module.train()
-            n_steps = epochs.steps(drop_last=drop_last)
+            batches = epochs.batches(epoch, drop_last=drop_last)
             # Summed on the device: reading the loss of every step would make the CPU wait for each of them.
             exact = torch.float32 if device.type == "mps" else torch.float64
             total, rows = torch.zeros((), device=device, dtype=exact), 0
-            for k, batch in enumerate(epochs.batches(epoch, drop_last=drop_last)):
-                set_rate(optimizer, recipe.rate(epoch + k / n_steps))
+            for k, batch in enumerate(batches):
+                set_rate(optimizer, recipe.rate(epoch + k / len(batches)))
                 n = len(batch.x)
                 total += n * run_step(share_of(batch, fabric.global_rank, fabric.world_size))
                 rows += n

@@ -6,7 +6,7 @@ resumed, and a run on several devices, see the same epochs as any other.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple, Self
 
@@ -119,35 +119,26 @@ class Epochs:
             )
         self.x, self.y, self.recipe, self.pairing, self.normalise = x, y, recipe, pairing, normalise
 
-    def steps(self, *, drop_last: bool) -> int:
-        """Return the number of batches in an epoch."""
-        whole, left = divmod(len(self.x), min(self.recipe.batch_size, len(self.x)))
-        return whole + (left > self.pairing.n_sources and not drop_last)
-
-    def batches(self, epoch: int, *, drop_last: bool) -> Iterator[Batch]:
-        """Yield the batches of an epoch; see `draw_order` for `drop_last`."""
+    def batches(self, epoch: int, *, drop_last: bool) -> list[Batch]:
+        """Return the batches of an epoch; see `draw_order` for `drop_last`."""
         device = self.x.device
         order = draw_order(len(self.x), self.recipe, epoch, self.pairing, drop_last=drop_last)
         rows = torch.cat([block.rows.reshape(-1) for block in order]).to(device)
-        x, y = self._inputs(rows, epoch), self.y[rows]
-        start = 0
-        for block in order:
-            for sources, masked in zip(block.sources.to(device), block.masked.to(device), strict=True):
-                end = start + block.rows.shape[1]
-                yield Batch(x[start:end], y[start:end], sources if self.pairing.n_sources else None, masked)
-                start = end
+        if self.recipe.augment:
+            generator = torch.Generator(device).manual_seed(derive_seed(self.recipe.seed, epoch) + 1)
+            x = self._inputs(crop_and_flip(self.x, rows, generator))
+        else:
+            x = self._inputs(self.x[rows])
+        sizes = [block.rows.shape[1] for block in order for _ in block.rows]
+        sources = [step if self.pairing.n_sources else None for b in order for step in b.sources.to(device)]
+        masked = [step for block in order for step in block.masked.to(device)]
+        return list(map(Batch, x.split(sizes), self.y[rows].split(sizes), sources, masked))
 
     def inputs(self, n: int | None = None) -> Tensor:
         """Return all inputs or the first n, as the network takes them, but not augmented."""
-        return as_inputs(self.x[:n], self.normalise, channels_last=self.recipe.channels_last)
+        return self._inputs(self.x[:n])
 
-    def _inputs(self, rows: Tensor, epoch: int) -> Tensor:
-        """Return the inputs of an epoch, in its order, as the network takes them."""
-        if self.recipe.augment:
-            generator = torch.Generator(self.x.device).manual_seed(derive_seed(self.recipe.seed, epoch) + 1)
-            x = crop_and_flip(self.x, rows, generator)
-        else:
-            x = self.x[rows]
+    def _inputs(self, x: Tensor) -> Tensor:
         return as_inputs(x, self.normalise, channels_last=self.recipe.channels_last)
 
 
