@@ -196,8 +196,6 @@ def test_bad_loss_options(net):
     for options, message in [
         ({"n_anchors": 0}, "n_anchors must be at least 1, got 0."),
         ({"consistency": 1.0}, "n_anchors must be at least 2"),
-        ({"masked_target": "none"}, r"masked_target must be one of \['label', 'uniform'\], got 'none'."),
-        ({"masked_target": "uniform", "anchors": torch.tensor([[1, 0, 3, 2]])}, "nothing is masked"),
         ({"n_anchors": 2, "anchors": torch.rand(1, 4, 5)}, r"integers of shape \(e, 4\), got torch.float32"),
         (
             {"anchors": torch.tensor([[1, 0]])},
@@ -206,14 +204,11 @@ def test_bad_loss_options(net):
     ]:
         with pytest.raises(ValueError, match=message):
             anchored_loss(net, nn.functional.mse_loss, x, y, **options)
-    by_row = Anchored(nn.Linear(5, 2), mask=0.5, mask_rows=True)
-    with pytest.raises(ValueError, match="masked_target='uniform' needs a network with mask_rows=False"):
-        anchored_loss(by_row, nn.functional.mse_loss, x, y, masked_target="uniform")
     for masked in (torch.zeros(4, 1, dtype=torch.bool), torch.tensor(1), True):
         with pytest.raises(ValueError, match=r"masked must be a bool tensor of shape \(\) or \(4,\), got"):
             net(x, anchors=torch.tensor([[1, 0, 3, 2]]), masked=masked)
     with pytest.raises(TypeError, match="net must be an Anchored network or a wrapper of one, got Linear"):
-        anchored_loss(nn.Linear(5, 2), nn.functional.mse_loss, x, y, masked_target="uniform")
+        anchored_loss(nn.Linear(5, 2), nn.functional.mse_loss, x, y, n_anchors=2)
 
 
 def test_bad_networks():

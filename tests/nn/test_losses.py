@@ -5,7 +5,6 @@ import math
 
 import pytest
 import torch
-from torch import nn
 from torch.nn import functional as F
 
 from deltauq.nn import Anchored, anchored_loss, log_squared_error
@@ -42,18 +41,6 @@ def test_copies_of_a_batch_are_paired_with_rows_further_away(mlp, step):
     torch.testing.assert_close(anchored_loss(net, F.mse_loss, x, y, **options), expected)
     # Nothing is drawn: the same again.
     assert torch.equal(*(anchored_loss(net, F.mse_loss, x, y, **options) for _ in range(2)))
-
-
-def test_uniform_target_for_masked_batches(mlp):
-    net, x, y = Anchored(mlp, mask=0.5), torch.randn(16, 5), torch.randint(2, (16,))
-    for seed in range(6):
-        torch.manual_seed(seed)
-        outputs = net(x)
-        uniform = F.cross_entropy(outputs, torch.full_like(outputs, 0.5))
-        expected = uniform if net.masked else F.cross_entropy(outputs, y)
-        torch.manual_seed(seed)
-        loss = anchored_loss(nn.Sequential(net), F.cross_entropy, x, y, masked_target="uniform")
-        torch.testing.assert_close(loss, expected)
 
 
 def test_consistency_training_narrows_the_spread(mlp):

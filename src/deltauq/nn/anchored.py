@@ -505,8 +505,6 @@ def _check_keywords(module: nn.Module) -> None:
 
 def _names_of(outputs: Any) -> str:
     """Return the names of the outputs of a network, as one line."""
-    if isinstance(outputs, Mapping):
-        return join_names([repr(name) for name in outputs])
     if isinstance(outputs, tuple | list):
-        return join_names([str(k) for k in range(len(outputs))])
-    return f"none in a {type(outputs).__name__}, which is not a dict, tuple or list"
+        outputs = range(len(outputs))
+    return join_names([repr(name) for name in outputs] if isinstance(outputs, Mapping | range) else [])

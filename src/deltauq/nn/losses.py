@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from deltauq.nn.anchored import Anchored
 from deltauq.nn.inputs import Inputs
 
-MASKED_TARGETS = ("label", "uniform")
 TINY = 1e-12
 """Added to squared errors, since the logarithm of an exact fit has no bound."""
 
@@ -48,7 +47,6 @@ def anchored_loss(
     *,
     n_anchors: int = 1,
     consistency: float = 0.0,
-    masked_target: str = "label",
     anchors: Tensor | None = None,
     **kwargs: Any,
 ) -> Tensor:
@@ -71,9 +69,6 @@ def anchored_loss(
         rarely, be paired with its own copy; one copy is stored among the anchors.
     consistency : float, default=0
         Weight of the variance of the outputs over these anchors.
-    masked_target : {"label", "uniform"}
-        Target of a masked batch: its own targets, or, for logits over classes, equal probabilities. The
-        latter is for whole batches, since a criterion returns no losses of single rows.
     anchors : int tensor of shape (e, n), optional
         Rows of this batch to pair inputs with; the batch is in random order. The first copy of a row is
         paired with these, the k-th with the row that is k times as far from it; nothing is masked or stored.
@@ -90,12 +85,6 @@ def anchored_loss(
         raise ValueError(
             "consistency compares the outputs under several anchors: n_anchors must be at least 2."
         )
-    if masked_target not in MASKED_TARGETS:
-        raise ValueError(f"masked_target must be one of {list(MASKED_TARGETS)}, got {masked_target!r}.")
-    if anchors is not None and masked_target != "label":
-        raise ValueError("with anchors given nothing is masked: masked_target must be 'label'.")
-    if masked_target == "uniform" and _unwrapped(net).mask_rows:
-        raise ValueError("masked_target='uniform' needs a network with mask_rows=False.")
     inputs = _repeated(x, kwargs, n_anchors)
     if anchors is not None:
         outputs = net(inputs.x, anchors=_repeated_anchors(anchors, len(x), n_anchors), **inputs.kwargs)
@@ -103,9 +92,6 @@ def anchored_loss(
         with _unwrapped(net).repeated_batches(n_anchors) if n_anchors > 1 else nullcontext():
             outputs = net(inputs.x, **inputs.kwargs)
     loss = criterion(outputs, torch.cat([y] * n_anchors))
-    if masked_target == "uniform":
-        to_uniform = -outputs.log_softmax(dim=1).mean()
-        loss = torch.where(_unwrapped(net).masked.to(loss.device), to_uniform, loss)
     if consistency:
         variance = outputs.unflatten(0, (n_anchors, -1)).var(0, correction=0).mean()
         loss = loss + consistency * variance

@@ -30,16 +30,12 @@ class Recipe:
         Optimiser of PyTorch.
     lr, weight_decay, momentum : float
         Learning rate, weight decay, and the momentum of SGD.
-    nesterov : bool
-        Whether SGD uses Nesterov momentum.
     schedule : {"constant", "steps", "linear", "cosine"}
         The learning rate is constant, multiplied by `gamma` at every milestone, or falls to zero.
     milestones : tuple of int
         Epochs at which the rate changes, for "steps".
     gamma : float
         Factor of the rate at a milestone.
-    warmup : float
-        Epochs in which the rate rises from zero, before the schedule.
     augment : {"crop-flip"} or None
         Random crops with a border of 4 black pixels, and mirror images.
     mask : float
@@ -61,11 +57,9 @@ class Recipe:
     lr: float = 1e-3
     weight_decay: float = 0.0
     momentum: float = 0.9
-    nesterov: bool = False
     schedule: Literal["constant", "steps", "linear", "cosine"] = "constant"
     milestones: tuple[int, ...] = ()
     gamma: float = 0.2
-    warmup: float = 0.0
     augment: Literal["crop-flip"] | None = None
     mask: float = 0.0
     drop_last: bool = False
@@ -77,11 +71,8 @@ class Recipe:
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_size", "seed"):
-            object.__setattr__(self, name, _whole(name, getattr(self, name)))
-        if isinstance(self.milestones, str) or not isinstance(self.milestones, Iterable):
-            raise ValueError(f"milestones must be a tuple of epochs, got {self.milestones!r}.")
-        milestones = tuple(_whole("every milestone", milestone) for milestone in self.milestones)
-        object.__setattr__(self, "milestones", milestones)
+            object.__setattr__(self, name, index(getattr(self, name)))
+        object.__setattr__(self, "milestones", tuple(index(milestone) for milestone in self.milestones))
         if self.epochs < 1 or self.batch_size < 1:
             raise ValueError(
                 f"epochs and batch_size must be at least 1, got {self.epochs} and {self.batch_size}."
@@ -94,17 +85,15 @@ class Recipe:
         for name in ("lr", "gamma"):
             if not 0.0 < getattr(self, name) < math.inf:
                 raise ValueError(f"{name} must be positive, got {getattr(self, name)}.")
-        for name in ("warmup", "weight_decay", "momentum"):
+        for name in ("weight_decay", "momentum"):
             if not 0.0 <= getattr(self, name) < math.inf:
                 raise ValueError(f"{name} must not be negative, got {getattr(self, name)}.")
 
     def rate(self, epoch: float) -> float:
         """Return the learning rate at a point of the run, in epochs from its start."""
-        if epoch < self.warmup:
-            return self.lr * epoch / self.warmup
         if self.schedule == "steps":
             return float(self.lr * self.gamma ** sum(epoch >= milestone for milestone in self.milestones))
-        done = (epoch - self.warmup) / max(self.epochs - self.warmup, 1e-12)
+        done = epoch / self.epochs
         if self.schedule == "linear":
             return self.lr * (1.0 - done)
         if self.schedule == "cosine":
@@ -118,17 +107,9 @@ class Recipe:
         rate = torch.tensor(self.lr, device=parameters[0].device) if graphed else self.lr
         options: dict[str, Any] = {"lr": rate, "weight_decay": self.weight_decay, "fused": True}
         if self.optimizer == "sgd":
-            return torch.optim.SGD(parameters, momentum=self.momentum, nesterov=self.nesterov, **options)
+            return torch.optim.SGD(parameters, momentum=self.momentum, **options)
         kind = torch.optim.AdamW if self.optimizer == "adamw" else torch.optim.Adam
         return kind(parameters, capturable=graphed, **options)
-
-
-def _whole(name: str, value: Any) -> int:
-    """Return a whole number as a plain int."""
-    try:
-        return index(value)
-    except TypeError:
-        raise ValueError(f"{name} must be an integer, got {value!r}.") from None
 
 
 def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
