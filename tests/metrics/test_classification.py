@@ -143,7 +143,7 @@ def test_single_precision_over_many_classes():
         ([0, 1], [0.5, 0.5], r"proba must have shape \(n, C\) with n > 0 and C > 1, got \(2,\)\."),
         ([0], [[1.0]], r"proba must have shape .* got \(1, 1\)\."),
         ([0, 1], [[0.5, 0.5], [0.5, 0.6]], r"rows of proba must sum to 1, but row 1 sums to 1\.1\."),
-        ([0], [[1.5, -0.5]], r"proba must not be negative, got -0\.5\."),
+        ([0], [[1.5, -0.5]], r"Negative values in data passed to proba"),
         ([0], [[np.nan, 1.0]], r"proba contains"),
         ([2], [[0.5, 0.5]], r"y must contain class indices from 0 to 1, got 2\."),
         ([-1], [[0.5, 0.5]], r"y must contain class indices from 0 to 1, got -1\."),

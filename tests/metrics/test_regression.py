@@ -205,11 +205,11 @@ def test_invalid_shapes():
 def test_infinite_and_negative_values_raise(measure):
     with pytest.raises(ValueError, match=r"y contains"):
         measure([np.nan, 1.0], [0.0, 0.0], [1.0, 1.0])
-    with pytest.raises(ValueError, match=r"std must not be negative, got -0.5\."):
+    with pytest.raises(ValueError, match=r"Negative values in data passed to std"):
         measure([1.0, 1.0], [0.0, 0.0], [1.0, -0.5])
 
 
 @pytest.mark.parametrize("measure", [width, sharpness])
 def test_negative_std_raises(measure):
-    with pytest.raises(ValueError, match="std must not be negative"):
+    with pytest.raises(ValueError, match="Negative values in data passed to std"):
         measure([-1.0, 1.0])

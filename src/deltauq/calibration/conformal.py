@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import warnings
 from typing import Any, Self
 
@@ -72,7 +71,11 @@ def regression_scores(y: Array, mean: Array, std: Array, delta: Array) -> np.nda
         In ascending order, for each output separately.
     """
     mean, std = _checked_prediction(mean, std)
-    return _sorted_scores(_errors(y, mean), std, _checked_delta(delta, std.shape[1:]))
+    errors = np.abs(_checked_target(y, mean) - mean)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        # Where σ + δ is zero, an error of zero scores 0 and any other scores infinity.
+        scores = np.where(errors == 0.0, 0.0, errors / (std + _checked_delta(delta, std.shape[1:])))
+    return np.sort(scores, axis=0)
 
 
 def classification_scores(y: Array, proba: Array, classes: Array) -> np.ndarray:
@@ -192,9 +195,9 @@ class ConformalRegressor(ShortRepr, BaseEstimator):
         self
         """
         mean, std = _mean_and_std(self.model, X)
-        errors = _errors(y, mean)
+        y = _checked_target(y, mean)
         if self.delta is None:
-            n = len(errors)
+            n = len(y)
             if n < 2:
                 raise ValueError(
                     f"conformalize needs at least two rows, one of them to choose delta, got {n}."
@@ -202,11 +205,11 @@ class ConformalRegressor(ShortRepr, BaseEstimator):
             # At random, because tables are often sorted.
             order = np.random.default_rng(0).permutation(n)
             aside, scored = np.split(order, [max(1, n // DELTA_SHARE)])
-            self.delta_ = choose_delta(errors[aside], std[aside])
-            errors, std = errors[scored], std[scored]
+            self.delta_ = choose_delta(np.abs(y - mean)[aside], std[aside])
+            y, mean, std = y[scored], mean[scored], std[scored]
         else:
             self.delta_ = _checked_delta(self.delta, std.shape[1:])
-        self.scores_ = _sorted_scores(errors, std, self.delta_)
+        self.scores_ = regression_scores(y, mean, std, self.delta_)
         return self
 
     def predict_interval(self, X: Any, coverage: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
@@ -381,19 +384,12 @@ def _check_has_scores(conformal: BaseEstimator) -> None:
         raise NotFittedError(f"This {name} has no scores yet: call conformalize(X, y) first.")
 
 
-def _sorted_scores(errors: np.ndarray, std: np.ndarray, delta: Any) -> np.ndarray:
-    with np.errstate(divide="ignore", invalid="ignore"):
-        # Where σ + δ is zero, an error of zero scores 0 and any other scores infinity.
-        scores = np.where(errors == 0.0, 0.0, errors / (std + delta))
-    return np.sort(scores, axis=0)
-
-
-def _errors(y: Array, mean: np.ndarray) -> np.ndarray:
+def _checked_target(y: Array, mean: np.ndarray) -> np.ndarray:
     y = to_numbers(y, "y")
     if y.size != mean.size or y.shape[:1] != mean.shape[:1]:
         raise ValueError(f"y must have the shape {mean.shape} of the predictions, got {y.shape}.")
     # A network's single output often has shape (n, 1) where y has (n,).
-    return np.abs(y.reshape(mean.shape) - mean)
+    return y.reshape(mean.shape)
 
 
 def _checked_prediction(mean: Array, std: Array) -> tuple[np.ndarray, np.ndarray]:
@@ -430,7 +426,7 @@ def _mean_and_std(model: Any, X: Any) -> tuple[np.ndarray, np.ndarray]:
         posterior = model.posterior(X)
         # The square root is taken in double precision, also of a tensor of single precision.
         return _checked_prediction(posterior.mean, np.sqrt(to_numbers(posterior.variance, "the variance")))
-    if _takes(getattr(model, "predict", None), "return_std"):
+    if hasattr(model, "predict"):
         return _checked_prediction(*model.predict(X, return_std=True))
     raise TypeError(
         f"model must have posterior(X) or predict(X, return_std=True), got {type(model).__name__}."
@@ -441,7 +437,7 @@ def _probabilities(model: Any, X: Any) -> np.ndarray:
     """Return the model's probabilities for n inputs, of shape (n, c)."""
     if hasattr(model, "predict_proba"):
         return _checked_proba(model.predict_proba(X))
-    if not _takes(getattr(model, "posterior", None), "link"):
+    if not hasattr(model, "posterior"):
         raise TypeError(
             f'model must have predict_proba(X) or posterior(X, link="softmax"), got {type(model).__name__}.'
         )
@@ -449,11 +445,3 @@ def _probabilities(model: Any, X: Any) -> np.ndarray:
     if proba.shape[1] < 2:
         raise ValueError("the network must have at least two logits, one for each class, got one.")
     return proba
-
-
-def _takes(method: Any, keyword: str) -> bool:
-    """Return whether a method can be called with this keyword, according to its signature."""
-    if method is None:
-        return False
-    parameters = inspect.signature(method).parameters
-    return keyword in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())

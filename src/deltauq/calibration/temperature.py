@@ -83,26 +83,21 @@ class TemperatureScaler(BaseEstimator):
         logits = to_numbers(logits, "logits")
         if logits.ndim != 2 or logits.shape[0] < 1 or logits.shape[1] < 2:
             raise ValueError(f"logits must have shape (n, c) with n > 0 and c > 1, got {logits.shape}.")
-        self.temperature_ = _best_temperature(logits, _checked_labels(labels, *logits.shape))
+        n, c = logits.shape
+        labels = on_host(labels)
+        if labels.shape != (n,):
+            raise ValueError(f"labels must have shape ({n},), one for each row, got {labels.shape}.")
+        if not np.issubdtype(labels.dtype, np.integer):
+            raise ValueError(f"labels must be integers that name columns, got {labels.dtype}.")
+        if labels.min() < 0 or labels.max() >= c:
+            raise ValueError(f"labels must lie in 0 to {c - 1}, got {labels.min()} to {labels.max()}.")
+        self.temperature_ = _best_temperature(logits, labels)
         return self
 
     def transform(self, logits: Array) -> Any:
         """Return `logits` of shape (n, c) divided by `temperature_`, on the device they came from."""
         check_is_fitted(self, "temperature_")
         return logits / self.temperature_
-
-
-def _checked_labels(labels: Array, n: int, n_classes: int) -> np.ndarray:
-    values = on_host(labels)
-    if values.shape != (n,):
-        raise ValueError(f"labels must have shape ({n},), one for each row, got {values.shape}.")
-    if not np.issubdtype(values.dtype, np.integer):
-        raise ValueError(f"labels must be integers that name columns, got {values.dtype}.")
-    if not (values.min() >= 0 and values.max() < n_classes):
-        raise ValueError(
-            f"labels must lie in 0 to {n_classes - 1}, got {int(values.min())} to {int(values.max())}."
-        )
-    return values.astype(np.intp)
 
 
 def _best_temperature(logits: np.ndarray, labels: np.ndarray) -> float:

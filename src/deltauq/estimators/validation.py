@@ -16,11 +16,6 @@ from deltauq.core import AnchorPrior, KMeansPrior, NormalPrior
 from deltauq.estimators.base_estimators import accepts_nan, encoding_advice
 from deltauq.utils.formatting import as_text
 
-NAN_ADVICE = (
-    "does not accept: fill it first, as in make_pipeline(SimpleImputer(), <anchored estimator>), or anchor a "
-    "model that accepts it, such as histogram gradient boosting."
-)
-
 CATEGORY_KINDS = ("category", "Categorical", "Enum")
 DATE_KINDS = ("date", "time", "duration", "period", "Date", "Time", "Duration")
 
@@ -49,8 +44,11 @@ def advise_on_nan(estimator: Any) -> Iterator[None]:
     except ValueError as error:
         if not str(error).startswith("Input X contains NaN"):
             raise
-        base = type(estimator._base()).__name__
-        raise ValueError(f"X contains NaN, which {base} {NAN_ADVICE}") from error
+        raise ValueError(
+            f"X contains NaN, which {type(estimator._base()).__name__} does not accept: fill it first, as in "
+            "make_pipeline(SimpleImputer(), <anchored estimator>), or anchor a model that accepts it, such "
+            "as histogram gradient boosting."
+        ) from error
 
 
 def validate_input(estimator: Any, X: Any, *y: Any) -> Any:
@@ -70,17 +68,16 @@ def validate_input(estimator: Any, X: Any, *y: Any) -> Any:
             f"as in {encoding_advice(categories[:3])}."
         )
     try:
-        with advise_on_nan(estimator):
-            return validate_data(
-                estimator,
-                X,
-                *y,
-                reset=fitting,
-                dtype=np.float64 if fitting else (np.float64, np.float32),
-                ensure_all_finite="allow-nan" if accepts_nan(base) else True,
-                ensure_min_samples=2 if fitting else 1,
-                **({"multi_output": True} if fitting else {}),
-            )
+        return validate_data(
+            estimator,
+            X,
+            *y,
+            reset=fitting,
+            dtype=np.float64 if fitting else (np.float64, np.float32),
+            ensure_all_finite="allow-nan" if accepts_nan(base) else True,
+            ensure_min_samples=2 if fitting else 1,
+            **({"multi_output": True} if fitting else {}),
+        )
     except (ValueError, np.exceptions.DTypePromotionError) as error:
         if str(error).startswith("Expected 2D array"):  # the message of scikit-learn shows the data
             raise ValueError(

@@ -10,13 +10,13 @@ SUM_TOLERANCE = 1e-4
 """Rows of probabilities may differ from 1 by this much, as softmax outputs in single precision do."""
 
 
-def column(name: str, value: ArrayLike) -> np.ndarray:
+def column(name: str, value: ArrayLike, *, non_negative: bool = False) -> np.ndarray:
     """Return an argument as a finite float64 array of shape (n,), n > 0."""
     array = np.asarray(value, dtype=np.float64)
     # Shapes (n,) and (n, 1) would broadcast to (n, n) and give a plausible number.
     if array.ndim != 1 or len(array) == 0:
         raise ValueError(f"{name} must have shape (n,) with n > 0, got {array.shape}.")
-    return check_array(array, ensure_2d=False, input_name=name)
+    return check_array(array, ensure_2d=False, ensure_non_negative=non_negative, input_name=name)
 
 
 def columns(**named: ArrayLike) -> list[np.ndarray]:
@@ -26,19 +26,12 @@ def columns(**named: ArrayLike) -> list[np.ndarray]:
     return arrays
 
 
-def require_not_negative(name: str, array: np.ndarray) -> None:
-    """Raise ValueError for values below zero."""
-    if np.any(array < 0):
-        raise ValueError(f"{name} must not be negative, got {array.min():.6g}.")
-
-
 def probabilities(proba: ArrayLike) -> np.ndarray:
     """Return probabilities as a float64 array of shape (n, C), C > 1, whose rows sum to 1."""
     array = np.asarray(proba, dtype=np.float64)
     if array.ndim != 2 or len(array) == 0 or array.shape[1] < 2:
         raise ValueError(f"proba must have shape (n, C) with n > 0 and C > 1, got {array.shape}.")
-    array = check_array(array, input_name="proba")
-    require_not_negative("proba", array)
+    array = check_array(array, ensure_non_negative=True, input_name="proba")
     totals = array.sum(axis=1)
     row = int(np.argmax(np.abs(totals - 1.0)))
     if abs(totals[row] - 1.0) > SUM_TOLERANCE:

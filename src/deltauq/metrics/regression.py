@@ -8,7 +8,7 @@ from scipy.special import erf, ndtri
 from scipy.stats import spearmanr
 from sklearn.metrics import mean_absolute_error, r2_score, root_mean_squared_error
 
-from deltauq.metrics._arrays import column, columns, require_not_negative
+from deltauq.metrics._arrays import column, columns
 
 
 def rmse(y: ArrayLike, mean: ArrayLike) -> float:
@@ -74,8 +74,7 @@ def spearman(std: ArrayLike, error: ArrayLike) -> float:
     correlation : float
         In [-1, 1]; NaN if σ or the error is constant.
     """
-    std, error = columns(std=std, error=error)
-    require_not_negative("std", std)
+    std, error = columns(std=_checked_std(std), error=error)
     error = np.abs(error)
     if np.ptp(std) == 0 or np.ptp(error) == 0:
         return float("nan")
@@ -202,7 +201,7 @@ def width(std: ArrayLike, level: float = 0.9) -> float:
     width : float
         In the unit of the target. Of two methods with the same coverage, the narrower one is better.
     """
-    return float(2.0 * _half_width(level) * np.mean(_std(std)))
+    return float(2.0 * _half_width(level) * np.mean(_checked_std(std)))
 
 
 def sharpness(std: ArrayLike) -> float:
@@ -217,7 +216,7 @@ def sharpness(std: ArrayLike) -> float:
     sharpness : float
         In the unit of the target. It equals `rmse` if σ has the right size on average.
     """
-    return float(np.sqrt(np.mean(_std(std) ** 2)))
+    return float(np.sqrt(np.mean(_checked_std(std) ** 2)))
 
 
 def _half_width(level: float) -> float:
@@ -237,13 +236,9 @@ def _z_scores(error: np.ndarray, std: np.ndarray) -> np.ndarray:
 
 def _absolute_error_and_std(y: ArrayLike, mean: ArrayLike, std: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     """Return |y − mean| and σ, both of shape (n,)."""
-    y, mean, std = columns(y=y, mean=mean, std=std)
-    require_not_negative("std", std)
+    y, mean, std = columns(y=y, mean=mean, std=_checked_std(std))
     return np.abs(y - mean), std
 
 
-def _std(std: ArrayLike) -> np.ndarray:
-    """Return standard deviations of shape (n,)."""
-    std = column("std", std)
-    require_not_negative("std", std)
-    return std
+def _checked_std(std: ArrayLike) -> np.ndarray:
+    return column("std", std, non_negative=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from deltauq.metrics._arrays import columns, require_not_negative
+from deltauq.metrics._arrays import column, columns
 
 
 def risk_coverage(loss: ArrayLike, uncertainty: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
@@ -68,10 +68,7 @@ def ause(loss: ArrayLike, uncertainty: ArrayLike) -> float:
     ause : float
         Not negative; 0 for the best order, or if all losses are zero.
     """
-    loss, uncertainty = columns(loss=loss, uncertainty=uncertainty)
-    require_not_negative("loss", loss)
-    mean_loss = float(np.mean(loss))
-    if mean_loss == 0:
-        return 0.0
+    loss = column("loss", loss, non_negative=True)
     # Rounding may make the difference negative.
-    return max(0.0, aurc(loss, uncertainty) - aurc(loss, loss)) / mean_loss
+    difference = max(0.0, aurc(loss, uncertainty) - aurc(loss, loss))
+    return difference / float(np.mean(loss)) if np.any(loss) else 0.0

@@ -42,13 +42,13 @@ def _requirement(extras: str) -> str:
     path = Path(unquote(urlsplit(origin.get("url", "")).path))
     if "dir_info" in origin and (path / "pyproject.toml").exists():
         editable = "-e " if origin["dir_info"].get("editable") else ""
-        return f"{editable}{_quoted(f'{path}[{extras}]')}"
+        return f"{editable}{shlex.quote(f'{path}[{extras}]')}"
     if "vcs_info" in origin:
         vcs = origin["vcs_info"]
-        return _quoted(f"{package} @ {vcs['vcs']}+{origin['url']}@{vcs['commit_id']}")
+        return shlex.quote(f"{package} @ {vcs['vcs']}+{origin['url']}@{vcs['commit_id']}")
     if "archive_info" in origin and (not origin["url"].startswith("file:") or path.exists()):
-        return _quoted(f"{package} @ {origin['url']}")
-    return _quoted(package)
+        return shlex.quote(f"{package} @ {origin['url']}")
+    return shlex.quote(package)
 
 
 def _origin() -> dict[str, Any]:
@@ -59,7 +59,3 @@ def _origin() -> dict[str, Any]:
         # Run from its sources, which were not installed.
         return {"url": Path(__file__).parents[3].as_uri(), "dir_info": {}}
     return json.loads(noted) if noted else {}
-
-
-def _quoted(text: str) -> str:
-    return f"'{text}'" if "'" not in text else shlex.quote(text)
