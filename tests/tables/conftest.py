@@ -36,3 +36,13 @@ def regression(mixed):
 @pytest.fixture(scope="session")
 def classification(mixed):
     return fit(mixed.drop(columns="price"), "size", model="tree")
+
+
+@pytest.fixture(scope="module")
+def fresh(mixed):
+    """Rows like those of the models, with other gaps."""
+    rng = np.random.default_rng(1)
+    frame = mixed.sample(400, replace=True, random_state=1).reset_index(drop=True)
+    frame["price"] += rng.normal(0, 20, len(frame))
+    frame.loc[::11, "area"] = np.nan
+    return frame

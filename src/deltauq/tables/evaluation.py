@@ -103,8 +103,14 @@ def evaluate(
     is_regression = model.task == REGRESSION
     loss = np.abs(y - predictions.value) if is_regression else (predictions.value != y).astype(np.float64)
     assert predictions.spread is not None
-    scores = RowScores(loss, predictions.spread, ~predictions.covers(y), predictions.sizes(), columns["risk"])
-    curve = (_coverage_curve if is_regression else _reliability_curve)(model, y, predictions)
+    scores = RowScores(
+        loss, predictions.spread, ~predictions.covers(y), predictions.sizes(), columns["risk"].to_numpy()
+    )
+    if is_regression:
+        curve = _coverage_curve(model, y, predictions)
+    else:
+        bins = calibration_curve(y, np.asarray(predictions.proba), N_BINS)
+        curve = (bins.confidence[bins.count > 0], bins.accuracy[bins.count > 0])
     n_slices, (large_loss, often_missed) = find_worse_slices(
         make_slices(model.schema, X), scores.loss, scores.missed.astype(np.float64)
     )
@@ -132,19 +138,19 @@ def evaluate(
     )
 
 
-def _predictions(model: TableModel, columns: dict[str, Any]) -> Predictions:
+def _predictions(model: TableModel, columns: pd.DataFrame) -> Predictions:
     """Return predicted columns as arrays; classes by their indices."""
     if model.task == REGRESSION:
-        value, std = (np.asarray(columns[name], dtype=np.float64) for name in ("prediction", "std"))
-        return Predictions(value, std, columns["lower"], columns["upper"])
-    classes = model.classes
-    proba = np.column_stack([columns[f"probability_{name}"] for name in classes])
+        names = ("prediction", "std", "lower", "upper")
+        return Predictions(*(columns[name].to_numpy(dtype=np.float64) for name in names))
+    proba = columns[[f"probability_{name}" for name in model.classes]].to_numpy()
+    std = columns[[f"std_{name}" for name in model.classes]].to_numpy()
     return Predictions(
         proba.argmax(axis=1),
-        np.sqrt(sum(np.asarray(columns[f"std_{name}"]) ** 2 for name in classes)),
+        np.sqrt(np.sum(std**2, axis=1)),
         proba=proba,
         error_score=error_probability(proba),
-        sets=np.array([[name in members for name in classes] for members in columns["set"]]),
+        sets=np.array([[name in members for name in model.classes] for members in columns["set"]]),
     )
 
 
@@ -181,13 +187,6 @@ def _coverage_curve(model: TableModel, y: np.ndarray, p: Predictions) -> tuple[n
     width = np.divide(std, unit, out=np.zeros_like(std), where=unit > 0)  # σ + δ
     error = np.abs(y - p.value)
     return levels, np.array([np.mean(error <= conformal_quantile(scores, level) * width) for level in levels])
-
-
-def _reliability_curve(model: TableModel, y: np.ndarray, p: Predictions) -> tuple[np.ndarray, np.ndarray]:
-    """Return the mean confidence and the accuracy of each bin that has rows."""
-    curve = calibration_curve(y, np.asarray(p.proba), N_BINS)
-    filled = curve.count > 0
-    return curve.confidence[filled], curve.accuracy[filled]
 
 
 def _read(
@@ -291,24 +290,15 @@ def _class_numbers(column: pd.Series) -> list[Any]:
     return (plain_floats(column) if kind_of(column) == NUMBER else column.astype(str)).tolist()
 
 
-def _predict(
-    model: TableModel, X: pd.DataFrame, progress: Callable[[int, int], None] | None
-) -> dict[str, Any]:
-    """Return the columns of all rows, predicted in batches."""
+def _predict(model: TableModel, X: pd.DataFrame, progress: Callable[[int, int], None] | None) -> pd.DataFrame:
+    """Return the predicted columns of all rows."""
     parts = []
     for start in range(0, len(X), BATCH_ROWS):
         rows = X.iloc[start : start + BATCH_ROWS].reset_index(drop=True)
-        parts.append(model.predict_columns(rows))
+        parts.append(require_pandas().DataFrame(model.predict_columns(rows)))
         if progress is not None:
             progress(start + len(rows), len(X))
-    if len(parts) == 1:
-        return parts[0]
-    return {
-        name: np.concatenate([part[name] for part in parts])
-        if isinstance(parts[0][name], np.ndarray)
-        else [value for part in parts for value in part[name]]
-        for name in parts[0]
-    }
+    return require_pandas().concat(parts, ignore_index=True)
 
 
 def _most_uncertain(
@@ -316,30 +306,25 @@ def _most_uncertain(
     X: pd.DataFrame,
     y: np.ndarray,
     numbers: np.ndarray,
-    predicted: Any,
+    predicted: pd.Series,
     scores: RowScores,
 ) -> list[UncertainRow]:
     rows = np.argsort(-scores.spread, kind="stable")[:N_UNCERTAIN]
-    targets = [model.classes[k] for k in y[rows]] if model.classes else _values(model, y[rows])
-    predictions = [predicted[k] for k in rows]
-    if not model.classes:
-        predictions = _values(model, np.array(predictions))
-    differences = largest_differences(model, X, rows)
+    targets, predictions = y[rows], predicted.to_numpy()[rows]
+    if model.origin:
+        targets, predictions = (
+            np.datetime_as_string(dates(part, model.origin), unit="m") for part in (targets, predictions)
+        )
     return [
         UncertainRow(
             row=int(numbers[k]),
-            target=target,
+            target=model.classes[target] if model.classes else target,
             prediction=prediction,
             spread=float(scores.spread[k]),
             missed=bool(scores.missed[k]),
-            differences=parts,
+            differences=differences,
         )
-        for k, target, prediction, parts in zip(rows, targets, predictions, differences, strict=True)
+        for k, target, prediction, differences in zip(
+            rows, targets.tolist(), predictions.tolist(), largest_differences(model, X, rows), strict=True
+        )
     ]
-
-
-def _values(model: TableModel, values: np.ndarray) -> list[Any]:
-    """Return targets of a regression as floats, or as text where they are dates."""
-    if model.origin:
-        values = np.datetime_as_string(dates(values, model.origin), unit="m")
-    return list(values.tolist())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -120,15 +120,9 @@ def make_deciles(scores: RowScores) -> list[Group]:
 
 
 def find_failing_decile(groups: list[Group], coverage: float) -> int | None:
-    """Return the index of the group with the smallest coverage, if that is significantly too small.
+    """Return the index of the group with the smallest coverage, if one is significantly too small.
 
-    A binomial test of each group gives the probability of so few covered targets at the nominal coverage; the
-    probabilities are multiplied by the number of groups (Bonferroni).
-
-    Returns
-    -------
-    index : int or None
-        None where the smallest probability is above 5 %.
+    A binomial test of each group, with a Bonferroni correction; None where none is significant.
     """
     covered = np.array([round(part.coverage * part.rows) for part in groups])
     rows = np.array([part.rows for part in groups])
@@ -137,19 +131,10 @@ def find_failing_decile(groups: list[Group], coverage: float) -> int | None:
 
 
 def make_slices(schema: Schema, X: pd.DataFrame) -> Iterator[Slice]:
-    """Yield all slices of a table that have enough rows inside and outside.
+    """Yield all slices of a table, as `schema` reads it, that have enough rows inside and outside.
 
-    Parameters
-    ----------
-    schema : Schema
-    X : DataFrame of n rows
-        As the schema reads it.
-
-    Yields
-    ------
-    name, rows : str and bool array of shape (n,)
-        By the categories of a column, or by its values or quartiles; rows with a missing value are a slice,
-        and so are rows with unseen categories.
+    By the categories of a column, or by its values or quartiles; rows with a missing value are a slice, and
+    so are rows with unseen categories.
     """
     for column in schema.columns:
         parts = _by_category(column, X[column.name]) if column.kind == CATEGORY else _by_number(column, X)
@@ -161,51 +146,34 @@ def make_slices(schema: Schema, X: pd.DataFrame) -> Iterator[Slice]:
 def find_worse_slices(
     slices: Iterable[Slice], *losses: np.ndarray, most: int = 10
 ) -> tuple[int, list[list[WorseSlice]]]:
-    """Return the slices whose loss is significantly larger than that of the rest, the worst first.
+    """Return how many slices there are, and for each kind of loss at most `most` significantly worse ones.
 
     The loss of a slice is its median, which is robust to outliers, or the share of ones where losses are 0
     and 1. A median test decides: the rows of a slice with a loss above the median of all rows are counted,
     and with m slices one is returned when as many rows drawn at random would hold as many of these with a
-    probability below 0.05 / m.
-
-    Parameters
-    ----------
-    slices : iterable of Slice
-        Iterated once; the rows of a slice are not stored.
-    *losses : arrays of shape (n,)
-    most : int, default=10
-        The largest number of slices to return for each loss.
-
-    Returns
-    -------
-    n_slices : int
-        m.
-    worse : list of lists of WorseSlice
-        One list for each kind of loss.
+    probability below 0.05 / m. The largest loss comes first.
     """
-    tests = [_LossTest(loss) for loss in losses]
-    found = [[test(name, rows) for test in tests] for name, rows in slices]
+    compare = [_median_test(loss) for loss in losses]
+    tested = [[test(name, rows) for test in compare] for name, rows in slices]
     worse = []
-    for k in range(len(losses)):
-        significant = [part[k][1] for part in found if part[k][0] * len(found) < SIGNIFICANCE]
+    for results in zip(*tested, strict=True) if tested else [()] * len(losses):
+        significant = [part for chance, part in results if chance * len(tested) < SIGNIFICANCE]
         worse.append(sorted(significant, key=lambda part: -part.inside)[:most])
-    return len(found), worse
+    return len(tested), worse
 
 
-class _LossTest:
-    """Compares the losses of slices with those of all n rows."""
+def _median_test(loss: np.ndarray) -> Callable[[str, np.ndarray], tuple[float, WorseSlice]]:
+    """Return a test of a slice: the chance of as many large losses in a random sample, and the losses."""
+    is_binary = bool(np.all((loss == 0.0) | (loss == 1.0)))
+    typical = np.mean if is_binary else np.median
+    is_large = loss > (0.0 if is_binary else np.median(loss))
 
-    def __init__(self, loss: np.ndarray) -> None:
-        is_binary = bool(np.all((loss == 0.0) | (loss == 1.0)))
-        self.loss, self.typical = loss, np.mean if is_binary else np.median
-        self.is_large = loss > (0.0 if is_binary else np.median(loss))
-
-    def __call__(self, name: str, rows: np.ndarray) -> tuple[float, WorseSlice]:
-        """Return the probability of as many large losses among rows drawn at random, and the slice."""
+    def test(name: str, rows: np.ndarray) -> tuple[float, WorseSlice]:
         n = int(rows.sum())
-        chance = hypergeom.sf(self.is_large[rows].sum() - 1, len(rows), self.is_large.sum(), n)
-        inside, elsewhere = (float(self.typical(self.loss[part])) for part in (rows, ~rows))
-        return float(chance), WorseSlice(name, n, inside, elsewhere)
+        chance = hypergeom.sf(is_large[rows].sum() - 1, len(rows), is_large.sum(), n)
+        return float(chance), WorseSlice(name, n, float(typical(loss[rows])), float(typical(loss[~rows])))
+
+    return test
 
 
 def _by_category(column: Column, values: pd.Series) -> Iterator[Slice]:
