@@ -225,8 +225,8 @@ def test_without_torch_the_error_names_the_extra():
 
 
 def test_bad_arguments_of_the_posterior(net):
-    for budget, error in ((0, ValueError), (-5, ValueError), (1e6, TypeError), ("1", TypeError)):
-        with pytest.raises(error, match="memory_budget must be"):
+    for budget in (0, -5, 1e6, "1"):
+        with pytest.raises(ValueError, match="memory_budget must be"):
             net.posterior(torch.randn(4, 5), memory_budget=budget)
     with pytest.raises(TypeError, match=r"inputs must be a tensor, got ndarray\."):
         net.posterior(np.zeros((4, 5), dtype=np.float32))

@@ -234,10 +234,8 @@ class Anchored(AnchorStore):
         if self.anchors.numel() == 0:
             raise ValueError("there are no anchors yet: train the network or call set_anchors.")
         self._check_rows(x, "inputs")
-        if memory_budget is not None and not isinstance(memory_budget, int):
-            raise TypeError(f"memory_budget must be a whole number of bytes, got {memory_budget!r}.")
-        if memory_budget is not None and memory_budget < 1:
-            raise ValueError(f"memory_budget must be at least 1 byte, got {memory_budget}.")
+        if memory_budget is not None and (not isinstance(memory_budget, int) or memory_budget < 1):
+            raise ValueError(f"memory_budget must be a whole number of bytes, got {memory_budget!r}.")
         for value in args:
             if isinstance(value, str) and value in LINKS:
                 raise TypeError(f"link is a keyword: write link={value!r}.")
@@ -399,8 +397,7 @@ class Anchored(AnchorStore):
 
     @torch.compiler.disable
     def _term(self, inputs: Inputs, anchors: tuple[Tensor, ...], repeated: bool) -> AnchorTerm:
-        entering = self._layer_inputs(inputs, anchors)
-        return replace(self.anchored_layer.term(entering, self.average_masked), repeated=repeated)
+        return self.anchored_layer.term(self._layer_inputs(inputs, anchors), self.average_masked, repeated)
 
     def anchor_term(self, inputs: Inputs, anchors: Tensor) -> AnchorTerm:
         """Return what these anchors contribute to the anchored layer, all at once, for inputs like these."""

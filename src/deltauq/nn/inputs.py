@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from torch import Tensor, nn
+from torch import Tensor
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,14 +83,3 @@ class Inputs:
 
     def _further(self) -> list[tuple[int | str, Any]]:
         return [*enumerate(self.args), *self.kwargs.items()]
-
-
-def check_one_input(net: nn.Module, where: str) -> None:
-    """Raise an error for a network that needs several inputs, where only one can be given."""
-    network: Any = getattr(net, "module", net)  # the module of an anchored network
-    parameters = list(inspect.signature(network.forward).parameters.values())[1:]
-    needed = [
-        p.name for p in parameters if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
-    ]
-    if needed:
-        raise ValueError(f"{where} gives a network one input, and this one also needs {', '.join(needed)}.")

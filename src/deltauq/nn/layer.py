@@ -145,7 +145,9 @@ class AnchoredLayer(nn.Module):
             tuples = tuples.unflatten(1, (self.encoding.width, groups, -1)).transpose(1, 2).flatten(1, 3)
         return self._map(tuples, self.wide.weight, self.wide.bias)
 
-    def term(self, anchors: tuple[Tensor, ...], masked_too: bool = False) -> AnchorTerm:
+    def term(
+        self, anchors: tuple[Tensor, ...], masked_too: bool = False, repeated: bool = False
+    ) -> AnchorTerm:
         """Return the term of k tuples, given as one tensor of shape (k, ...) for each anchor of a tuple."""
         self._check(anchors[0])
         shift = self.encoding.offset(*anchors).mean(0, keepdim=True)
@@ -153,7 +155,7 @@ class AnchoredLayer(nn.Module):
         variants = [self.tuples(x, anchors)]
         if masked_too:
             variants.append(self.tuples(x, anchors, torch.ones((), dtype=torch.bool, device=x.device)))
-        return AnchorTerm(self.map_tuples(torch.cat(variants)), shift, len(variants))
+        return AnchorTerm(self.map_tuples(torch.cat(variants)), shift, len(variants), repeated)
 
     def add_term(self, x: Tensor, term: AnchorTerm) -> Tensor:
         """Return the map of all pairs of inputs and anchors, of shape (n_variants * k * n, ...)."""

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from deltauq.core.posterior import LINKS
 from deltauq.nn.anchored import Anchored
 from deltauq.nn.inference import evaluating, under_anchors
-from deltauq.nn.inputs import Inputs, check_one_input
+from deltauq.nn.inputs import Inputs
 from deltauq.nn.layer import AnchorTerm
 
 
@@ -31,7 +31,6 @@ class AnchorPredictor(nn.Module):
 
     def __init__(self, net: Anchored, link: str | None = None) -> None:
         super().__init__()
-        check_one_input(net, "an exported file")
         self.net, self.link = net.eval(), link
         example = net.anchors[:2]
         # Raises an error for fewer than two anchors, and checks which layer is anchored.

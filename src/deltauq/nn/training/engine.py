@@ -18,7 +18,6 @@ from torch import Tensor, nn
 
 from deltauq.core import AnchorPrior
 from deltauq.nn.anchored import CHECKED_ROWS, Anchored, check_tensor
-from deltauq.nn.inputs import check_one_input
 from deltauq.nn.losses import squared_error
 from deltauq.nn.training.loader import Batch, BatchPairing, Epochs, Objective, derive_seed
 from deltauq.nn.training.recipe import Recipe, set_rate
@@ -111,8 +110,6 @@ def fit(
     history : History
     """
     y = check_data(x, y)
-    if objective is None or isinstance(net, Anchored):
-        check_one_input(net, "the training engine")
     if objective is None:
         objective = supervised(criterion_for(y))
     if not (isinstance(checkpoint_every, int) and checkpoint_every >= 1):

@@ -49,19 +49,15 @@ class GraphedStep:
         if self.monitor is not None and self.monitor.drawn:
             return self.step(batch)
         if self.graph is None:
-            self._record(batch)
+            anchors = None if batch.anchors is None else batch.anchors.clone()
+            self.batch = Batch(batch.x.clone(), batch.y.clone(), anchors, batch.masked.clone())
+            self.graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(self.graph):
+                self.loss = self.step(self.batch)
         for static, new in zip(_tensors(self.batch), _tensors(batch), strict=True):
             static.copy_(new)
-        assert self.graph is not None
         self.graph.replay()
         return self.loss
-
-    def _record(self, batch: Batch) -> None:
-        anchors = None if batch.anchors is None else batch.anchors.clone()
-        self.batch = Batch(batch.x.clone(), batch.y.clone(), anchors, batch.masked.clone())
-        self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph):
-            self.loss = self.step(self.batch)
 
 
 def _tensors(batch: Batch) -> list[Tensor]:

@@ -16,7 +16,6 @@ from torch.func import functional_call, stack_module_state
 
 from deltauq.nn.anchored import Anchored
 from deltauq.nn.anchors import PAIRINGS
-from deltauq.nn.inputs import check_one_input
 from deltauq.nn.training.engine import check_data, criterion_for, finish
 from deltauq.nn.training.loader import BatchPairing, derive_seed, draw_order
 from deltauq.nn.training.recipe import Recipe, set_rate
@@ -73,7 +72,6 @@ def fit_many(
     criterion = criterion or criterion_for(y)
     check_stackable(nets, recipe)
     first = nets[0]
-    check_one_input(first, "fit_many")
     device = next(first.parameters()).device
     x, y = x.to(device), y.to(device)
     seeds = list(seeds) if seeds is not None else [recipe.seed + k for k in range(len(nets))]
