@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
@@ -25,6 +26,7 @@ from deltauq.estimators.base_estimators import (
     accepts_nan,
     check_no_column_parameters,
     is_estimator,
+    packable,
     prepare_base,
     seed,
     tags_of,
@@ -107,8 +109,8 @@ class BaseAnchored(ShortRepr, MetaEstimatorMixin, BaseEstimator):
         raise NotImplementedError
 
     def _can_pack(self, estimator: BaseEstimator) -> bool:
-        """Return whether the outputs of trees need no further step."""
-        return True
+        """Return whether packed trees give the outputs of the estimator."""
+        return packable(estimator)
 
     def _readout(self) -> Readout:
         """Return the function that computes outputs for tuples."""
@@ -192,6 +194,7 @@ class BaseAnchored(ShortRepr, MetaEstimatorMixin, BaseEstimator):
         X, y = validate_input(self, X, y)
         if y.ndim > 1 and y.shape[1] == 1:
             y = column_or_1d(y, warn=True)
+        self._single_output = y.ndim == 1
         y, strata = self._read_target(y)
         if sample_weight is None:
             return TrainingRows(X, y, None, strata, metadata)
@@ -250,21 +253,11 @@ class BaseAnchored(ShortRepr, MetaEstimatorMixin, BaseEstimator):
     def _over_folds(
         self, task: Callable[..., Any], strata: np.ndarray, rng: np.random.Generator
     ) -> tuple[np.ndarray, list[Any]]:
-        """Call ``task(train, test, rng)`` for every fold, in `n_jobs` threads.
-
-        Returns
-        -------
-        rows : int array of shape (n,)
-            The test rows of all folds, one fold after the other.
-        results : list of what the task returned, one per fold
-        """
+        """Call ``task(train, test, rng)`` for every fold; return the test rows and the results."""
         splits = _folds(strata, rng)
-        calls = (
-            delayed(task)(train, test, child)
-            for (train, test), child in zip(splits, rng.spawn(len(splits)), strict=True)
-        )
+        folds = zip(splits, rng.spawn(len(splits)), strict=True)
         threads = Parallel(n_jobs=self.n_jobs, prefer="threads", require="sharedmem")
-        results = list(threads(calls))
+        results = threads(delayed(task)(*split, child) for split, child in folds)
         return np.concatenate([test for _, test in splits]), results
 
     # -- predicting --------------------------------------------------------------------------------
@@ -291,22 +284,16 @@ class BaseAnchored(ShortRepr, MetaEstimatorMixin, BaseEstimator):
             X = validate_input(self, X)
             model = DeltaModel(self.estimator_, self.encoding_, self.anchors_)
             result = self._posterior_of(model, X, return_samples)
-            mean, var, samples = result.mean, result.var, result.samples
             if hasattr(self, "center_"):
-                mean = self._outputs(self.center_, X)
-        if not is_classifier(self) and self._single_output:
-            samples = None if samples is None else samples[..., 0]
-            return Posterior(mean[:, 0], var[:, 0], samples=samples)
-        return Posterior(mean, var, samples=samples)
+                result = replace(result, mean=self._outputs(self.center_, X))
+        if is_classifier(self) or not self._single_output:
+            return result
+        samples = None if result.samples is None else result.samples[..., 0]
+        return Posterior(result.mean[:, 0], result.var[:, 0], samples=samples)
 
     def _posterior_of(self, model: DeltaModel, X: np.ndarray, keep_samples: bool = False) -> Posterior:
-        return model.posterior(
-            X,
-            self._readout(),
-            fast=self._can_pack(model.estimator),
-            keep_samples=keep_samples,
-            n_jobs=self.n_jobs,
-        )
+        fast = self._can_pack(model.estimator)
+        return model.posterior(X, self._readout(), fast=fast, keep_samples=keep_samples, n_jobs=self.n_jobs)
 
     def set_anchors(self, anchors: Any) -> Self:
         """Replace the anchors used to predict, without training again; `scale_` and `delta_` are kept.
@@ -420,13 +407,11 @@ def fit_plain(estimator: BaseEstimator, data: TrainingRows) -> BaseEstimator:
 
 
 def _folds(strata: np.ndarray, rng: np.random.Generator) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Return train and test rows of up to five stratified folds.
-
-    A stratum with fewer rows than five lowers the number of folds, so that every training part contains it.
-    With a stratum of a single row this is impossible, and the folds are not stratified.
-    """
+    """Return train and test rows of up to five folds, stratified unless a stratum has a single row."""
     seed = int(rng.integers(2**31))
     smallest = int(np.unique(strata, return_counts=True)[1].min())
-    splitter = StratifiedKFold if smallest >= 2 else KFold
-    n_folds = min(N_FOLDS, smallest if smallest >= 2 else len(strata))
-    return list(splitter(n_folds, shuffle=True, random_state=seed).split(strata[:, None], strata))
+    if smallest == 1:
+        splitter = KFold(min(N_FOLDS, len(strata)), shuffle=True, random_state=seed)
+    else:  # every training part contains every stratum
+        splitter = StratifiedKFold(min(N_FOLDS, smallest), shuffle=True, random_state=seed)
+    return list(splitter.split(strata[:, None], strata))

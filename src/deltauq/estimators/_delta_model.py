@@ -229,7 +229,7 @@ class DeltaModel:
         X: np.ndarray,
         readout: Readout,
         *,
-        fast: bool = True,
+        fast: bool = False,
         keep_samples: bool = False,
         n_jobs: int | None = None,
     ) -> Posterior:
@@ -277,9 +277,8 @@ class DeltaModel:
         return [block[first[order]] for block in blocks], counts[order].tolist()
 
     def _packed_trees(self) -> Any:
-        """Return the trees packed for the fast path, or None if there is no fast path."""
-        known_encoding = type(self.encoding).encode is Encoding.encode
-        if not (known_encoding and packable(self.estimator)):
+        """Return the packed trees, or None if there is no fast path for the encoding or without numba."""
+        if type(self.encoding).encode is not Encoding.encode:
             return None
         try:
             from deltauq.estimators.packed_trees import PackedTrees

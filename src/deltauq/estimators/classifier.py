@@ -29,6 +29,11 @@ def _gives_probabilities(model: AnchoredClassifier) -> bool:
     return hasattr(base, "predict_proba") or hasattr(base, "decision_function")
 
 
+def _class_list(estimator: Any) -> list[np.ndarray]:
+    """Return the classes of each output."""
+    return estimator.classes_ if isinstance(estimator.classes_, list) else [estimator.classes_]
+
+
 class AnchoredClassifier(ClassifierMixin, BaseAnchored):
     """A classifier with an uncertainty for each probability, by anchor marginalisation.
 
@@ -149,7 +154,7 @@ class AnchoredClassifier(ClassifierMixin, BaseAnchored):
         blocks = self._per_output(self.posterior(X).mean)
         labels = [
             classes[np.argmax(block, axis=1)]
-            for classes, block in zip(self._class_list(), blocks, strict=True)
+            for classes, block in zip(_class_list(self), blocks, strict=True)
         ]
         return labels[0] if self._single_output else np.column_stack(labels)
 
@@ -191,12 +196,9 @@ class AnchoredClassifier(ClassifierMixin, BaseAnchored):
         totals = [block.sum(axis=1) for block in self._per_output(self.posterior(X).var)]
         return totals[0] if self._single_output else np.column_stack(totals)
 
-    def _class_list(self) -> list[np.ndarray]:
-        return self.classes_ if isinstance(self.classes_, list) else [self.classes_]
-
     def _per_output(self, columns: np.ndarray) -> list[np.ndarray]:
         """Split columns of shape (n, total classes) into one array per output."""
-        ends = np.cumsum([len(classes) for classes in self._class_list()])
+        ends = np.cumsum([len(classes) for classes in _class_list(self)])
         return np.split(columns, ends[:-1], axis=1)
 
     def _default_estimator(self) -> BaseEstimator:
@@ -204,7 +206,6 @@ class AnchoredClassifier(ClassifierMixin, BaseAnchored):
 
     def _read_target(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         check_classification_targets(y)
-        self._single_output = y.ndim == 1
         if self._single_output:
             self.classes_, strata = np.unique(y, return_inverse=True)
         else:
@@ -214,42 +215,41 @@ class AnchoredClassifier(ClassifierMixin, BaseAnchored):
 
     def _outputs(self, estimator: BaseEstimator, X: np.ndarray) -> np.ndarray:
         """Return probabilities or votes of shape (n, c), the classes of all outputs side by side."""
-        if packable(estimator) and self._can_pack(estimator):
+        if self._can_pack(estimator):
             return tree_outputs(estimator, X)
         if hasattr(estimator, "predict_proba"):
-            return align_probabilities(estimator, estimator.predict_proba(X), self._class_list())
+            return align_probabilities(estimator, estimator.predict_proba(X), _class_list(self))
         return self._observed_outputs(np.asarray(estimator.predict(X)))
 
     def _observed_outputs(self, y: np.ndarray) -> np.ndarray:
         """Return labels as indicators of shape (n, c)."""
         labels = y.reshape(len(y), -1)
-        columns = [labels[:, [k]] == classes for k, classes in enumerate(self._class_list())]
+        columns = [labels[:, [k]] == classes for k, classes in enumerate(_class_list(self))]
         return np.hstack(columns).astype(np.float64)
 
     def _can_pack(self, estimator: BaseEstimator) -> bool:
         """Return whether the estimator was fitted on all classes; those of a fold may lack some."""
         if not packable(estimator):
             return False
-        seen = _classes_of(estimator)
-        return all(len(a) == len(b) for a, b in zip(seen, self._class_list(), strict=True))
+        pairs = zip(_class_list(estimator), _class_list(self), strict=True)
+        return all(len(seen) == len(known) for seen, known in pairs)
 
     def _readout(self) -> Readout:
         return self._mapped_scores if hasattr(self, "score_map_") else self._outputs
 
     def _mapped_scores(self, estimator: BaseEstimator, tuples: np.ndarray) -> np.ndarray:
         proba = self.score_map_.predict_proba(decision_scores(estimator, tuples))
-        return align_probabilities(self.score_map_, proba, self._class_list())
+        return align_probabilities(self.score_map_, proba, _class_list(self))
 
     def _fit_readout(self, trainer: Trainer, data: TrainingRows, rng: np.random.Generator) -> None:
         """Fit the map from decision scores to probabilities on held-out rows of folds."""
-        has_scores_only = hasattr(self.estimator_, "decision_function") and not hasattr(
-            self.estimator_, "predict_proba"
-        )
-        if not (has_scores_only and self._single_output):
+        base = self.estimator_
+        scores_only = hasattr(base, "decision_function") and not hasattr(base, "predict_proba")
+        if not (scores_only and self._single_output):
             return
         if np.unique(data.strata, return_counts=True)[1].min() < 2:
             raise InputError(
-                f"y has a class with a single row, but {type(trainer.base).__name__} predicts no "
+                f"y has a class with a single row, but {type(base).__name__} predicts no "
                 "probabilities, and fitting them takes at least two rows of every class."
             )
         trainer = replace(trainer, n_anchors=min(trainer.n_anchors, MAX_MAP_ANCHORS))
@@ -260,13 +260,12 @@ class AnchoredClassifier(ClassifierMixin, BaseAnchored):
 
         rows, by_fold = self._over_folds(fold_scores, data.strata, rng)
         scores = np.concatenate(by_fold, axis=1)
-        n_anchors = len(scores)
         # Without the class weights of the base estimator the map would undo them.
-        score_map = LogisticRegression(max_iter=1000, class_weight=class_weight_of(trainer.base))
+        score_map = LogisticRegression(max_iter=1000, class_weight=class_weight_of(base))
         self.score_map_ = score_map.fit(
             scores.reshape(-1, scores.shape[-1]),
-            np.tile(data.y[rows], n_anchors),
-            None if data.weights is None else np.tile(data.weights[rows], n_anchors),
+            np.tile(data.y[rows], len(scores)),
+            None if data.weights is None else np.tile(data.weights[rows], len(scores)),
         )
 
 
@@ -278,36 +277,18 @@ def decision_scores(estimator: BaseEstimator, X: np.ndarray) -> np.ndarray:
 def align_probabilities(
     estimator: BaseEstimator, proba: np.ndarray | list[np.ndarray], classes: list[np.ndarray]
 ) -> np.ndarray:
-    """Return the probabilities of one or several outputs side by side, in the order of `classes`.
+    """Return the probabilities of one or several outputs side by side, in the order of the sorted `classes`.
 
-    Parameters
-    ----------
-    estimator : fitted classifier
-        A class that it was not fitted on has probability zero.
-    proba : array of shape (n, c), list of such arrays, or array of shape (n, labels) of a multilabel
-    estimator classes : list of arrays
-        The sorted classes of each output.
-
-    Returns
-    -------
-    probabilities : float64 array of shape (n, total number of classes)
+    A class that the estimator was not fitted on has probability zero.
     """
-    if isinstance(proba, list):
-        blocks = [np.asarray(block) for block in proba]
-    elif len(classes) > 1:  # a multilabel estimator returns the probability that each label is set
+    if not isinstance(proba, list) and len(classes) > 1:
+        # A multilabel estimator returns the probability that each label is set.
         both = [np.column_stack([1.0 - p, p]) for p in np.asarray(proba).T]
         return np.hstack([block[:, known.astype(int)] for block, known in zip(both, classes, strict=True)])
-    else:
-        blocks = [np.asarray(proba)]
+    blocks = [np.asarray(block) for block in (proba if isinstance(proba, list) else [proba])]
     aligned = []
-    for block, seen, known in zip(blocks, _classes_of(estimator), classes, strict=True):
+    for block, seen, known in zip(blocks, _class_list(estimator), classes, strict=True):
         full = np.zeros((len(block), len(known)))
         full[:, np.searchsorted(known, seen)] = block[:, : len(seen)]
         aligned.append(full)
     return np.hstack(aligned)
-
-
-def _classes_of(estimator: BaseEstimator) -> list[np.ndarray]:
-    """Return the classes of each output that the estimator was fitted on."""
-    classes = estimator.classes_
-    return classes if isinstance(classes, list) else [classes]

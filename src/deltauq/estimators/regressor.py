@@ -111,8 +111,7 @@ class AnchoredRegressor(RegressorMixin, BaseAnchored):
             y = np.asarray(y, dtype=np.float64)
         except ValueError as error:
             raise ValueError(f"y must be numeric, but {error}.") from error
-        self._single_output = y.ndim == 1
-        first = y if y.ndim == 1 else y[:, 0]
+        first = self._observed_outputs(y)[:, 0]
         ranks = np.argsort(np.argsort(first, kind="stable"), kind="stable")
         return y, ranks * N_STRATA // len(ranks)
 

@@ -29,9 +29,7 @@ def as_text(value: Any) -> str:
     kind = type(value).__name__
     if _is_array(value):
         return f"<{kind} of shape {tuple(value.shape)}>"
-    if isinstance(value, dict):
-        return f"<{kind} of {len(value)}>"
-    if isinstance(value, (list, tuple, set)) and not _is_short(value):
+    if isinstance(value, dict) or (isinstance(value, (list, tuple, set)) and not _is_short(value)):
         return f"<{kind} of {len(value)}>"
     if is_dataclass(value) and not isinstance(value, type):
         return short_repr(value)
@@ -42,8 +40,11 @@ def as_text(value: Any) -> str:
 
 def short_repr(self: Any) -> str:
     """Return the `__repr__` of a dataclass with arrays; fields that are None are omitted."""
-    values = {field.name: getattr(self, field.name) for field in fields(self) if field.repr}
-    parts = (f"{name}={_field(value)}" for name, value in values.items() if value is not None)
+    parts = []
+    for name, value in ((field.name, getattr(self, field.name)) for field in fields(self) if field.repr):
+        nested = hasattr(value, "get_params") or is_dataclass(value)
+        if value is not None:
+            parts.append(f"{name}={type(value).__name__}(...)" if nested else f"{name}={as_text(value)}")
     return f"{type(self).__name__}({', '.join(parts)})"
 
 
@@ -78,12 +79,6 @@ class ShortRepr:
         for attribute in attributes.values():
             attribute["value"] = _Text(as_text(attribute["value"]))
         return attributes
-
-
-def _field(value: Any) -> str:
-    if hasattr(value, "get_params") or is_dataclass(value):
-        return f"{type(value).__name__}(...)"
-    return as_text(value)
 
 
 def _is_array(value: Any) -> bool:
