@@ -272,10 +272,6 @@ class Metrics:
         """Return whether method `a` costs clearly less than `b`."""
         return COST_FACTOR * self.cost(a) < self.cost(b)
 
-    def best_ranking(self, methods: list[str]) -> str:
-        """Return the method with the largest mean ranking, the first of equals."""
-        return max(methods, key=self.mean_rank)
-
 
 def sample_std(values: np.ndarray) -> float:
     """Return the sample standard deviation of the finite values; NaN for fewer than two."""

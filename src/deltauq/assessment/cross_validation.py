@@ -37,7 +37,7 @@ from deltauq.assessment.result import Assessment
 from deltauq.assessment.scoring import Predictions, compute
 from deltauq.estimators import AnchoredRegressor
 from deltauq.estimators.base_estimators import tags_of
-from deltauq.estimators.validation import validate_input
+from deltauq.estimators.validation import advise_on_nan, validate_input
 from deltauq.utils.errors import InputError
 from deltauq.utils.formatting import as_text
 from deltauq.utils.progress import counting_bar
@@ -159,7 +159,9 @@ def assess(
     check_consistent_length(X, target)
     if preprocessing is None:
         # The class does not matter: both validate X in the same way.
-        X, _ = validate_input(AnchoredRegressor(model), X, target)
+        anchored = AnchoredRegressor(model)
+        with advise_on_nan(anchored):
+            X, _ = validate_input(anchored, X, target)
     rng = np.random.default_rng(random_state)
     splits = make_splits(task, X, target, cv, n_repeats, groups, rng)
     needed, smallest = rows_to_calibrate(coverage), min(len(split.held_out) for split in splits)
@@ -234,8 +236,9 @@ def fit_and_predict(
     y_fit = y[split.fit]
     if preprocessing is not None:
         preprocessing, anchored = clone(preprocessing), AnchoredRegressor(model)
-        X_fit, _ = validate_input(anchored, preprocessing.fit_transform(parts.pop("fit"), y_fit), y_fit)
-        parts = {n: validate_input(anchored, preprocessing.transform(rows)) for n, rows in parts.items()}
+        with advise_on_nan(anchored):
+            X_fit, _ = validate_input(anchored, preprocessing.fit_transform(parts.pop("fit"), y_fit), y_fit)
+            parts = {n: validate_input(anchored, preprocessing.transform(rows)) for n, rows in parts.items()}
         parts = {"fit": X_fit, **{name: rows.astype(np.float64) for name, rows in parts.items()}}
     start = time.perf_counter()
     method.fit(parts.pop("fit"), y_fit)

@@ -35,15 +35,8 @@ def anchor_params(
 ) -> dict[str, Any]:
     """Return the parameters of an anchored estimator that is fitted to n rows.
 
-    Parameters
-    ----------
-    model : scikit-learn estimator
-    n : int
-    n_anchors : int or "default"
-        "default" leaves it to the estimator.
-    n_train_anchors : int, "auto" or "quick"
-        "quick" is a tenth of the pairs that "auto" makes, but at least 20 anchors, since a comparison fits
-        every fold anew. For forests it is "auto", which keeps them small.
+    "quick" training anchors are a tenth of the pairs that "auto" makes, but at least 20 anchors, since a
+    comparison fits every fold anew. For forests it is "auto", which keeps them small.
     """
     if n_train_anchors == "quick":
         is_forest = count_trees(model) is not None
@@ -66,18 +59,9 @@ def anchors_per_row(model: BaseEstimator, n: int, n_train_anchors: int | str) ->
 def make_methods(
     task: str, model: BaseEstimator, params: dict[str, Any], seed: int
 ) -> dict[str, BaseEstimator]:
-    """Return the methods that can be fitted for a model, by their names.
+    """Return the methods that can be fitted for a model, by their names; `params` are of the anchored one.
 
     "center" is missing: it combines the predictions of "plain" with the spread of "anchored".
-
-    Parameters
-    ----------
-    task : {"regression", "classification"}
-    model : scikit-learn estimator
-    params : dict
-        Of the anchored estimator.
-    seed : int
-        Random seed.
     """
     has_seed = any(name.split("__")[-1] == "random_state" for name in model.get_params(deep=True))
     if task == "classification":
@@ -164,19 +148,10 @@ def predict(fitted: Any, X: np.ndarray, n_classes: int) -> Predictions:
 
 
 def calibrate(test: Predictions, held_out: Predictions, y: np.ndarray, coverage: float) -> Predictions:
-    """Add conformal intervals to predictions.
+    """Add conformal intervals to the predictions of test rows, from held-out rows with targets y.
 
     Every method is treated alike: one held-out row in five chooses δ, the others are scored. Where σ is zero
     everywhere, as the plain model's is, all intervals have the same width.
-
-    Parameters
-    ----------
-    test, held_out : Predictions
-        For n test rows, and for m rows that the model was not fitted to either.
-    y : array of shape (m,)
-        Targets of the held-out rows; m must be at least `rows_to_calibrate`.
-    coverage : float
-        The nominal coverage.
     """
     assert test.spread is not None and held_out.spread is not None
     order = np.random.default_rng(0).permutation(len(y))

@@ -24,12 +24,19 @@ PROTOCOL = (
 
 def assessment_sections(assessment: Assessment) -> list[Section]:
     """Return the sections of the page."""
+    metrics = assessment.metrics
     (table,) = assessment.tables().values()
     figures = _differences(assessment)
     sections = [Section("Comparison of the methods", [table, figures] if figures else [table])]
+    method = "center" if assessment.recommendation.method == "center" else "anchored"
+    # One anchored method, and the others that rank.
+    names = [method, *(n for n in assessment.methods if n not in ("anchored", "center", BASELINE))]
+    ranking = [name for name in names if metrics.has_ranking(name)]
     if assessment.task == "regression":
-        sections += _regression_sections(assessment)
-    elif ranking := _ranking_methods(assessment, _anchored_method(assessment)):
+        if ranking:
+            sections.append(_error_section(assessment, ranking))
+        sections.append(_coverage_section(assessment, method))
+    elif ranking:
         figure = _kept_figure(assessment, ranking, "mistakes among the rows kept")
         sections.append(Section("Mistakes against uncertainty", [figure]))
     return [*sections, Section("Protocol", PROTOCOL)]
@@ -74,75 +81,57 @@ def _differences(assessment: Assessment) -> list[Figure]:
     return figures
 
 
-def _regression_sections(assessment: Assessment) -> list[Section]:
-    y, method = np.concatenate(assessment.targets), _anchored_method(assessment)
-    mean, raw, calibrated = _joined(assessment, method)
-    plain_mean, _, plain_calibrated = _joined(assessment, "plain")
-    curves = {
-        "calibrated": coverage_curve(y, mean, calibrated, LEVELS)[1],
-        "plain, constant width": coverage_curve(y, plain_mean, plain_calibrated, LEVELS)[1],
-    }
-    if np.any(raw > 0):
-        curves = {"raw": coverage_curve(y, mean, raw, LEVELS)[1], **curves}
-    level = f"{assessment.metrics.coverage:.0%}"
-    caption = f"Empirical coverage of Gaussian intervals. σ was calibrated for {level} only."
-    intervals = Figure(plots.coverage_curves(LEVELS, curves), assessment.metrics.label(method), caption)
-    sections = [Section("Coverage of intervals", [intervals])]
-    ranking = _ranking_methods(assessment, method)
-    if not ranking:
-        return sections
+def _error_section(assessment: Assessment, methods: list[str]) -> Section:
     by_spread = []
-    for name in ranking:
-        mean, _, calibrated = _joined(assessment, name)
-        figure = plots.error_by_spread(y - mean, {"calibrated σ": calibrated})
+    for name in methods:
+        error, _, calibrated = _joined(assessment, name)
+        figure = plots.error_by_spread(error, {"calibrated σ": calibrated})
         by_spread.append(Figure(figure, assessment.metrics.label(name), height=360))
     blocks: list[Block] = [
         "Test rows in groups of equal size, ordered by their calibrated σ. Rising points: σ ranks the "
         "errors. Points on the diagonal: σ also has their size.",
         by_spread,
-        _kept_figure(assessment, ranking, "mean |error| of the rows kept"),
+        _kept_figure(assessment, methods, "mean |error| of the rows kept"),
     ]
-    return [Section("Error against σ", blocks), *sections]
+    return Section("Error against σ", blocks)
 
 
-def _anchored_method(assessment: Assessment) -> str:
-    return "center" if assessment.recommendation.method == "center" else "anchored"
-
-
-def _ranking_methods(assessment: Assessment, method: str) -> list[str]:
-    """Return the methods whose uncertainty is drawn: one anchored method, and the others that rank."""
-    hidden = {"anchored", "center", BASELINE} - {method}
-    names = [name for name in assessment.methods if name not in hidden]
-    ranking = [name for name in names if assessment.metrics.has_ranking(name)]
-    return sorted(ranking, key=lambda name: name != method)
+def _coverage_section(assessment: Assessment, method: str) -> Section:
+    error, raw, calibrated = _joined(assessment, method)
+    plain_error, _, plain_calibrated = _joined(assessment, "plain")
+    series = {"raw": (error, raw)} if np.any(raw > 0) else {}
+    series |= {"calibrated": (error, calibrated), "plain, constant width": (plain_error, plain_calibrated)}
+    curves = {name: coverage_curve(e, np.zeros_like(e), std, LEVELS)[1] for name, (e, std) in series.items()}
+    level = f"{assessment.metrics.coverage:.0%}"
+    caption = f"Empirical coverage of Gaussian intervals. σ was calibrated for {level} only."
+    intervals = Figure(plots.coverage_curves(LEVELS, curves), assessment.metrics.label(method), caption)
+    return Section("Coverage of intervals", [intervals])
 
 
 def _kept_figure(assessment: Assessment, methods: list[str], y_title: str) -> Figure:
     curves = {}
     for name in methods:
-        curve = risk_coverage(*_loss_and_uncertainty(assessment, name))
+        if assessment.task == "regression":
+            error, _, uncertainty = _joined(assessment, name)
+            loss = np.abs(error)
+        else:
+            parts = assessment.predictions[name]
+            loss = np.concatenate([part.value for part in parts]) != np.concatenate(assessment.targets)
+            by_spread = assessment.metrics.rank_name(name) == "auroc_spread"
+            scores = [part.spread if by_spread else part.error_score for part in parts]
+            # A fold without uncertainties ranks nothing.
+            filled = (np.zeros(len(p.value)) if s is None else s for p, s in zip(parts, scores, strict=True))
+            uncertainty = np.concatenate(list(filled))
+        curve = risk_coverage(loss.astype(np.float64), uncertainty)
         curves[assessment.metrics.label(name)] = np.interp(KEPT, *curve)
     return kept_figure(curves, y_title)
 
 
-def _loss_and_uncertainty(assessment: Assessment, method: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return the loss and the uncertainty of all test rows, arrays of shape (n,)."""
-    y = np.concatenate(assessment.targets)
-    if assessment.task == "regression":
-        mean, _, calibrated = _joined(assessment, method)
-        return np.abs(y - mean), calibrated
-    parts = assessment.predictions[method]
-    by_spread = assessment.metrics.rank_name(method) == "auroc_spread"
-    mistaken = np.concatenate([part.value for part in parts]) != y
-    scores = [part.spread if by_spread else part.error_score for part in parts]
-    # A fold without uncertainties ranks nothing.
-    filled = [np.zeros(len(p.value)) if s is None else s for p, s in zip(parts, scores, strict=True)]
-    return mistaken.astype(np.float64), np.concatenate(filled)
-
-
 def _joined(assessment: Assessment, method: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return mean, raw σ and calibrated σ of all test rows, arrays of shape (n,)."""
+    """Return error, raw σ and calibrated σ of all test rows, arrays of shape (n,)."""
     parts = assessment.predictions[method]
-    value, std = (np.concatenate([getattr(part, name) for part in parts]) for name in ("value", "spread"))
-    half_widths = np.concatenate([part.sizes() for part in parts]) / 2.0
-    return value, std, half_widths / norm.ppf((1.0 + assessment.metrics.coverage) / 2.0)
+    value, std, size = map(
+        np.concatenate, zip(*((part.value, part.spread, part.sizes()) for part in parts), strict=True)
+    )
+    factor = norm.ppf((1.0 + assessment.metrics.coverage) / 2.0)
+    return np.concatenate(assessment.targets) - value, std, size / 2.0 / factor

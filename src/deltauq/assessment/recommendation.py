@@ -146,7 +146,7 @@ def _instead(m: Metrics, ours: str) -> str:
     candidates = [name for name in others if _gains(m, name)] or preferable
     if not candidates:
         return "plain" if m.beats_baseline("plain") else BASELINE
-    best = m.best_ranking(candidates)
+    best = max(candidates, key=m.mean_rank)
     cheapest = min((name for name in candidates if not m.ranks_better(best, name)), key=m.cost)
     return cheapest if m.is_cheaper(cheapest, best) else best
 
@@ -216,7 +216,8 @@ def _best_other(m: Metrics, ours: str) -> str:
     """Return the method whose ranking is compared with that of a recommended method."""
     if m.task == "regression" and not m.ranks_better(ours, "plain"):
         return "plain"
-    return m.best_ranking([name for name in ("plain", *m.alternatives()) if m.has_ranking(name)] or ["plain"])
+    others = [name for name in ("plain", *m.alternatives()) if m.has_ranking(name)]
+    return max(others, key=m.mean_rank, default="plain")
 
 
 def _ranking(m: Metrics, ours: str, other: str) -> str:

@@ -101,22 +101,9 @@ class Metric:
 def compute(
     names: Iterable[str], y: np.ndarray, predictions: Predictions, coverage: float
 ) -> dict[str, float]:
-    """Return metrics of predictions.
+    """Return metrics of predictions, by keys of `METRICS`; NaN for what cannot be computed.
 
-    Parameters
-    ----------
-    names : iterable of str
-        Keys of `METRICS`.
-    y : array of shape (n,)
-        Numbers, or indices of classes.
-    predictions : Predictions
-    coverage : float
-        The nominal coverage.
-
-    Returns
-    -------
-    values : dict of str to float
-        NaN for what cannot be computed, such as an AUROC where there is no mistake.
+    Targets are numbers, or indices of classes.
     """
     return {name: float(METRICS[name].compute(y, predictions, coverage)) for name in names}  # type: ignore[misc]
 
@@ -201,4 +188,4 @@ METRICS = {
     "row_seconds": Metric("µs/row", "microseconds to predict one row", scale=1e6),
 }
 """Every metric by its key, in the order of tables."""
-IN_TARGET_UNIT = (*("median_absolute_error", "mae", "trimmed_mae", "rmse", "median_width", "width", "crps"),)
+IN_TARGET_UNIT = ("median_absolute_error", "mae", "trimmed_mae", "rmse", "median_width", "width", "crps")

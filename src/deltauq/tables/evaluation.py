@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.stats import binom
 
+from deltauq.assessment.page import LEVELS
 from deltauq.assessment.scoring import Predictions, compute, rescale
 from deltauq.calibration import conformal_quantile
 from deltauq.metrics import calibration_curve
@@ -48,7 +49,6 @@ BATCH_ROWS = 65_536
 N_UNCERTAIN = 20
 TRAINING_CHANCE = 0.001
 """New rows that equal training rows raise a warning if chance explains them with a smaller probability."""
-COVERAGES = np.array([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99])
 N_BINS = 10
 PROBABILITY_METRICS = ("accuracy", "log_loss", "brier", "ece", "auroc_spread", "auroc_confidence")
 INTERVAL_METRICS = ("coverage", "median_width", "width", "nll", "crps")
@@ -182,7 +182,7 @@ def _coverage_curve(model: TableModel, y: np.ndarray, p: Predictions) -> tuple[n
     """Return the levels that the held-out rows allow, and the empirical coverage of intervals of each."""
     scores, std = model.fitted.scores, np.asarray(p.spread)
     n = len(scores)
-    levels = COVERAGES[(n + 1) * COVERAGES <= n + 1e-9]
+    levels = LEVELS[(n + 1) * LEVELS <= n + 1e-9]
     unit = error_std(scores, np.ones(1))
     width = np.divide(std, unit, out=np.zeros_like(std), where=unit > 0)  # σ + δ
     error = np.abs(y - p.value)
@@ -273,21 +273,16 @@ def _target_classes(model: TableModel, column: pd.Series) -> np.ndarray:
     """Return which class of the model each target is, of shape (n,), and -1 for one that it does not have."""
     known = {name: k for k, name in enumerate(model.classes)}
     if model.labels in ("int64", "float64"):
-        values = _class_numbers(parse_numbers(column, model.target_format) if is_text(column) else column)
+        column = parse_numbers(column, model.target_format) if is_text(column) else column
+        # As floats, large integers would be merged. Anything but a number matches no class.
+        if not require_pandas().api.types.is_integer_dtype(column):
+            column = plain_floats(column) if kind_of(column) == NUMBER else column.astype(str)
+        values = column.tolist()
     elif model.labels == "bool":
         values = [FLAGS.get(str(value).strip().lower()) for value in column]
     else:
         values = column.astype(str).tolist()
     return np.array([known.get(value, -1) for value in values])
-
-
-def _class_numbers(column: pd.Series) -> list[Any]:
-    """Return classes that are numbers; anything else stays text, which matches no class."""
-    if require_pandas().api.types.is_integer_dtype(column):
-        # Not as floats, which would merge large integers.
-        return [int(value) for value in column]
-    # Missing values make floats of integers; 2.0 equals 2.
-    return (plain_floats(column) if kind_of(column) == NUMBER else column.astype(str)).tolist()
 
 
 def _predict(model: TableModel, X: pd.DataFrame, progress: Callable[[int, int], None] | None) -> pd.DataFrame:
