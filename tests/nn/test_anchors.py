@@ -109,5 +109,5 @@ def test_reversal_gives_copies_of_a_row_different_anchors(n, copies, n_sources):
 
 
 def test_balanced_anchors_are_no_training_anchors(mlp):
-    with pytest.raises(ValueError, match="train_anchors='balanced' needs labels"):
-        Anchored(mlp, train_anchors="balanced")
+    with pytest.raises(ValueError, match="balanced anchors need labels"):
+        Anchored(mlp, train_anchors="balanced")(torch.randn(4, 5))

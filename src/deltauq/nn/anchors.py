@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from deltauq.core import AnchorPrior, BalancedPrior, get_prior
+from deltauq.core import AnchorPrior, get_prior
 
 
 def derangement(n: int, n_sources: int, device: torch.device, copies: int = 1) -> tuple[Tensor, ...]:
@@ -47,15 +47,9 @@ def get_train_anchors(train_anchors: str | AnchorPrior | Tensor) -> str | Anchor
     if isinstance(train_anchors, str) and train_anchors in PAIRINGS:
         return train_anchors
     try:
-        prior = get_prior(train_anchors)
+        return get_prior(train_anchors)
     except ValueError as error:
         raise ValueError(f"train_anchors must be one of {sorted(PAIRINGS)}, or a prior: {error}") from None
-    if isinstance(prior, BalancedPrior):
-        raise ValueError(
-            "train_anchors='balanced' needs labels, which a network is not given in training: "
-            "balance the batches, or give prior='balanced' to set_anchors."
-        )
-    return prior
 
 
 class AnchorStore(nn.Module):

@@ -81,7 +81,7 @@ def test_networks_that_cannot_be_stacked_raise():
         )
     with pytest.raises(NotStackableError, match="cannot be trained together"):
         fit_many([MLP(3), MLP(3, hidden=(4,))], x, y, RECIPE)
-    with pytest.raises(ValueError, match="more than 1 row"):
+    with pytest.raises(ValueError, match="too small for 1 other row"):
         fit_many([Anchored(MLP(3))], x, y, replace(RECIPE, batch_size=1))
     with pytest.raises(TypeError, match="x must be a tensor"):
         fit_many([MLP(3)], x.numpy(), y, RECIPE)

@@ -186,8 +186,8 @@ def check_data(x: Tensor, y: Tensor) -> Tensor:
     for name, value in (("x", x), ("y", y)):
         if not isinstance(value, Tensor):
             raise TypeError(f"{name} must be a tensor, got {type(value).__name__}.")
-        if value.ndim == 0:
-            raise ValueError(f"{name} must have rows, got a single number.")
+    if len(x) != len(y) or len(x) == 0:
+        raise ValueError(f"x and y must have equally many rows, at least one, got {len(x)} and {len(y)}.")
     if y.dtype == torch.bool or y.is_complex():
         raise ValueError(f"y must be floats, or integers that name classes, got {y.dtype}.")
     return y if y.is_floating_point() else y.long()

@@ -80,6 +80,10 @@ def draw_order(
     generator = torch.Generator().manual_seed(derive_seed(recipe.seed, epoch))
     shuffled = torch.randperm(n, generator=generator)
     size = min(recipe.batch_size, n)
+    if size <= pairing.n_sources:
+        raise ValueError(
+            f"batches of {size} row(s) are too small for {pairing.n_sources} other row(s) to be anchors."
+        )
     whole = n // size * size
     rows = [shuffled[:whole].view(-1, size)]
     if n - whole > pairing.n_sources and not drop_last:
@@ -108,15 +112,8 @@ class Epochs:
         pairing: BatchPairing,
         normalise: tuple[Tensor, Tensor] | None = None,
     ) -> None:
-        if len(x) != len(y) or len(x) == 0:
-            raise ValueError(f"x and y must have equally many rows, at least one, got {len(x)} and {len(y)}.")
         if recipe.augment and x.ndim != 4:
             raise ValueError(f"augmentation needs images of shape (n, channels, h, w), got {tuple(x.shape)}.")
-        size = min(recipe.batch_size, len(x))
-        if size <= pairing.n_sources:
-            raise ValueError(
-                f"batches of {size} row(s) are too small for {pairing.n_sources} other row(s) to be anchors."
-            )
         self.x, self.y, self.recipe, self.pairing, self.normalise = x, y, recipe, pairing, normalise
 
     def batches(self, epoch: int, *, drop_last: bool) -> list[Batch]:

@@ -95,8 +95,6 @@ def fit_many(
     rows = torch.arange(len(x)).expand(len(nets), -1) if rows is None else rows
     rows = rows.to(device)
     n = rows.shape[1]
-    if min(recipe.batch_size, n) <= pairing.n_sources:
-        raise ValueError(f"batches must hold more than {pairing.n_sources} row(s), for others to be anchors.")
     member = torch.arange(len(nets), device=device)[:, None]
     history = []
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
