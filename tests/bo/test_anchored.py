@@ -273,7 +273,7 @@ def test_invalid_input(bowl):
         make(x, y / 0)
     with pytest.raises(TypeError, match="must be tensors, got ndarray"):
         make(x.numpy(), y.numpy())
-    with pytest.raises(TypeError, match=r"network must be a function of .* got MLP"):
+    with pytest.raises(TypeError, match=r"network must be a function .* got MLP"):
         AnchoredSurrogate(x, y, network=MLP(2))
     for options, message in [
         ({"n_anchors": 1}, "n_anchors must be at least 2, got 1"),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Self
 
-import torch
 from torch import Tensor, nn
 
 from deltauq.baselines.network import MakeNetwork, SampledBaseline, Training, no_new_network
@@ -31,6 +30,7 @@ class DeepEnsemble(SampledBaseline):
     members_ : ModuleList of M networks
     """
 
+    fitted_module = "members_"
     members_: nn.ModuleList
 
     def __init__(
@@ -60,10 +60,5 @@ class DeepEnsemble(SampledBaseline):
 
     def functions(self) -> Iterator[Callable[[Tensor], Tensor]]:
         """Yield the members."""
-        self._fitted("members_")
         # children() would skip a network that is in the ensemble twice.
-        yield from self.members_
-
-    @property
-    def _device(self) -> torch.device:
-        return next(self._fitted("members_").parameters()).device
+        yield from self._fitted()

@@ -56,9 +56,8 @@ class DEUPNetwork(NetworkBaseline):
     def posterior(self, x: Tensor, link: str | None = None, batch_size: int | None = None) -> Posterior:
         """Return the prediction and its expected squared error, of shape (n, n_outputs); no link."""
         check_no_link(link, "DEUP")
-        net, error_net = (self._fitted(name).eval() for name in ("network_", "error_network_"))
-        mean = outputs_of(net, x, self._device, batch_size)
-        ratio = expected_square(outputs_of(error_net, x, self._device, batch_size))
+        mean = outputs_of(self._fitted().eval(), x, self._device, batch_size)
+        ratio = expected_square(outputs_of(self.error_network_.eval(), x, self._device, batch_size))
         return Posterior(mean, self.scale_.to(ratio).square() * ratio)
 
     def _fit(self, x: Tensor, y: Tensor, training: Training) -> None:

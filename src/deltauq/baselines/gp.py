@@ -42,6 +42,8 @@ class GaussianProcess(TensorBaseline):
         Indices of the training rows that were used.
     """
 
+    fitted_module = "model_"
+
     def __init__(self, max_rows: int = 2000, *, observation_noise: bool = False) -> None:
         if max_rows < 2:
             raise ValueError(f"max_rows must be at least 2, got {max_rows}.")
@@ -51,11 +53,9 @@ class GaussianProcess(TensorBaseline):
     def _fit(self, x: Tensor, y: Tensor, training: Training) -> None:
         check_no_criterion(training, "a Gaussian process")
         check_regression(y, "a Gaussian process")
-        if x.ndim != 2 or y.ndim != 2 or len(x) != len(y):
-            raise ValueError(
-                "a Gaussian process needs x of shape (n, d) and y of shape (n, n_outputs), "
-                f"got {tuple(x.shape)} and {tuple(y.shape)}."
-            )
+        if x.ndim != 2 or y.ndim != 2:
+            shapes = f"{tuple(x.shape)} and {tuple(y.shape)}"
+            raise ValueError(f"x and y must have shapes (n, d) and (n, n_outputs), got {shapes}.")
         self.rows_ = shuffled_rows(len(x), training.recipe.seed)[: self.max_rows]
         rows = self.rows_.to(x.device)
         x, y = x[rows].double(), y[rows].double()
@@ -68,9 +68,9 @@ class GaussianProcess(TensorBaseline):
     def posterior(self, x: Tensor, link: str | None = None, batch_size: int | None = None) -> Posterior:
         """Return mean and variance of shape (n, n_outputs), in float64 and on the device of x; no link."""
         check_no_link(link, "a Gaussian process")
-        device = next(self._fitted("model_").parameters()).device
+        model, device = self._fitted(), self._device
         posteriors = [
-            self.model_.posterior(rows.to(device).double(), observation_noise=self.observation_noise)
+            model.posterior(rows.to(device).double(), observation_noise=self.observation_noise)
             for rows in x.split(batch_size or BATCH_SIZE)
         ]
         mean, var = (torch.cat([getattr(part, name) for part in posteriors]) for name in ("mean", "variance"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from functools import partial
 
 import torch
@@ -66,9 +65,7 @@ def _default_positions(net: nn.Module) -> list[str]:
         ]
     activations = _names(net, tuple(ACTIVATIONS.values()))
     if not activations:
-        raise ValueError(
-            f"{type(net).__name__} has no activation layers to put dropout after: name the layers by after=."
-        )
+        raise ValueError(f"{type(net).__name__} has no activation layers: name others by after=.")
     return activations
 
 
@@ -77,17 +74,6 @@ def _names(net: nn.Module, kinds: tuple[type[nn.Module], ...]) -> list[str]:
     return [
         name for name, layer in net.named_modules(remove_duplicate=False) if isinstance(layer, kinds) and name
     ]
-
-
-@contextmanager
-def _every_layer_called() -> Iterator[None]:
-    """Disable the fast path of transformers in evaluation, which skips their dropout layers."""
-    before = torch.backends.mha.get_fastpath_enabled()
-    torch.backends.mha.set_fastpath_enabled(False)
-    try:
-        yield
-    finally:
-        torch.backends.mha.set_fastpath_enabled(before)
 
 
 class MCDropout(SampledBaseline):
@@ -140,27 +126,28 @@ class MCDropout(SampledBaseline):
 
     def functions(self) -> Iterator[Callable[[Tensor], Tensor]]:
         """Yield the network under each mask."""
-        net = self._fitted("network_").eval()
+        net = self._fitted().eval()
         generator = torch.Generator()
         layers = [layer for layer in net.modules() if isinstance(layer, SharedDropout)]
 
         def sample(k: int, x: Tensor) -> Tensor:
             generator.manual_seed(derive_seed(self.seed, k))
             before = generator.get_state()
-            with _every_layer_called():
-                outputs: Tensor = net(x)
+            outputs: Tensor = net(x)
             if torch.equal(generator.get_state(), before):
-                raise ValueError(
-                    f"no dropout layer of {type(net).__name__} was called in the prediction: "
-                    "name the layers that dropout follows by after=."
-                )
+                kind = type(net).__name__
+                raise ValueError(f"no dropout layer of {kind} was called: name other layers by after=.")
             return outputs
 
+        fastpath = torch.backends.mha.get_fastpath_enabled()
         try:
+            # The fast path of transformers in evaluation skips their dropout layers.
+            torch.backends.mha.set_fastpath_enabled(False)
             for layer in layers:
                 layer.generator = generator
             for k in range(self.n_samples):
                 yield partial(sample, k)
         finally:
+            torch.backends.mha.set_fastpath_enabled(fastpath)
             for layer in layers:
                 layer.generator = None

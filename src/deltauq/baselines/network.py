@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Self
+from typing import Any, ClassVar, Self
 
 import torch
 from lightning_fabric import Fabric
@@ -110,6 +110,8 @@ class Training:
 class TensorBaseline(ABC):
     """A baseline that takes tensors."""
 
+    fitted_module: ClassVar[str] = "network_"
+
     def fit(
         self,
         x: Tensor,
@@ -176,28 +178,25 @@ class TensorBaseline(ABC):
     def _fit(self, x: Tensor, y: Tensor, training: Training) -> None:
         """Train on rows of shape (n, ...)."""
 
-    def _fitted(self, name: str) -> nn.Module:
-        """Return the module that `fit` stores under this name."""
-        if not hasattr(self, name):
+    def _fitted(self) -> Any:
+        """Return the module that `fit` stores, an attribute named `fitted_module`."""
+        if not hasattr(self, self.fitted_module):
             raise NotFittedError(f"this {type(self).__name__} is not fitted yet: call fit first.")
-        module: nn.Module = getattr(self, name)
-        return module
+        return getattr(self, self.fitted_module)
+
+    @property
+    def _device(self) -> torch.device:
+        return next(self._fitted().parameters()).device
 
 
 class NetworkBaseline(TensorBaseline):
-    """A baseline that trains networks of one architecture.
+    """A baseline that trains networks of one architecture, made by `make_network`.
 
-    Parameters
-    ----------
-    make_network : callable
-        Returns a new network with its initial weights. It is called under the seed of the recipe, so that
-        the first network of every baseline starts from the same weights.
+    With one recipe, the first network of every baseline starts from the same weights.
     """
 
     def __init__(self, make_network: MakeNetwork) -> None:
-        if isinstance(make_network, nn.Module) or not callable(make_network):
-            kind = type(make_network).__name__
-            raise TypeError(f"make_network must be a function that returns a new network, got {kind}.")
+        check_factory("make_network", make_network)
         self.make_network = make_network
 
     def new_network(self, seed: int) -> nn.Module:
@@ -205,10 +204,6 @@ class NetworkBaseline(TensorBaseline):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             return self.make_network()
-
-    @property
-    def _device(self) -> torch.device:
-        return next(self._fitted("network_").parameters()).device
 
 
 class SampledBaseline(NetworkBaseline):
@@ -225,6 +220,13 @@ class SampledBaseline(NetworkBaseline):
     @abstractmethod
     def functions(self) -> Iterator[Callable[[Tensor], Tensor]]:
         """Yield members or samples: functions of inputs, each to be called before the next is taken."""
+
+
+def check_factory(name: str, function: Any) -> None:
+    """Raise an error for a network instead of a function that makes one."""
+    if isinstance(function, nn.Module) or not callable(function):
+        kind = type(function).__name__
+        raise TypeError(f"{name} must be a function that returns a new network, got {kind}.")
 
 
 def no_new_network() -> nn.Module:

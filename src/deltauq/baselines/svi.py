@@ -215,8 +215,7 @@ class SVI(SampledBaseline):
 
     def functions(self) -> Iterator[Callable[[Tensor], Tensor]]:
         """Yield the network with each sample of weights."""
-        self._fitted("network_").eval()
-        net = self.network_
+        net = self._fitted().eval()
         try:
             for k in range(self.n_samples):
                 generator = torch.Generator().manual_seed(derive_seed(self.seed, k))

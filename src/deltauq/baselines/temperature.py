@@ -72,5 +72,5 @@ class TemperatureNetwork(SampledBaseline):
 
     def functions(self) -> Iterator[Callable[[Tensor], Tensor]]:
         """Yield the scaled network."""
-        net = self._fitted("network_").eval()
+        net = self._fitted().eval()
         yield lambda x: self.scaler_.transform(net(x))

@@ -66,9 +66,7 @@ def make_acquisition(
     if acquisition == "logei":
         make = qLogExpectedImprovement if len(pending) else LogExpectedImprovement
     if isinstance(make, type) and "best_f" not in signature(make).parameters:
-        raise ValueError(
-            f"{make.__name__} takes no best_f: give a function of (model, best_f) that makes one."
-        )
+        raise ValueError(f"{make.__name__} takes no best_f: give a function of (model, best_f).")
     function = make(model, best_f=best_f) if isinstance(make, type) else make(model, best_f)
     if not isinstance(function, AcquisitionFunction):
         raise TypeError(f"acquisition must return an AcquisitionFunction, got {type(function).__name__}.")

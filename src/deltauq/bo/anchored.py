@@ -225,9 +225,7 @@ class SklearnSurrogate(SampledSurrogate):
     def function_values(self, x: Tensor) -> Tensor:
         """Return values of shape (K, n, m) under each anchor, with the regressor's mean and scaled σ."""
         if x.requires_grad:
-            raise UnsupportedError(
-                "a scikit-learn model has no gradients: give optimize_acqf options={'with_grad': False}."
-            )
+            raise UnsupportedError("there are no gradients: give optimize_acqf options={'with_grad': False}.")
         model: Any = self.regressor_
         posterior = model.posterior(_as_numpy(x), return_samples=True)
         std = posterior.std

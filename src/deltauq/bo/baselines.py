@@ -193,10 +193,7 @@ class GPSurrogate(SingleTaskGP):
 def _out_of_fold_errors(
     surrogates: Sequence[DEUPSurrogate], xs: Tensors, ys: Tensors
 ) -> tuple[Tensor, Tensor]:
-    """Return the points in folds and their errors, of shapes (k, h, d) and (k, h, m), for k surrogates.
-
-    Points are predicted by networks that were not trained on them.
-    """
+    """Return held-out points and their errors, of shapes (k, h, d) and (k, h, m), for k surrogates."""
     n, n_folds = len(xs[0]), surrogates[0].n_folds
     size = n // n_folds
     nets, seeds, training, held_out = [], [], [], []

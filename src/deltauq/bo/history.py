@@ -104,10 +104,8 @@ class HistoryFile:
             raise ValueError(f"{self.path} is not the file of a maximisation; it was not changed.")
         for name, value in (("bounds", bounds.tolist()), ("seed", seed)):
             if header.get(name) != value:
-                raise ValueError(
-                    f"{self.path} was begun with {name} {header.get(name)} and cannot be continued with "
-                    f"{value}: give the same, or another path."
-                )
+                begun = f"{self.path} was begun with {name} {header.get(name)}"
+                raise ValueError(f"{begun} and cannot be continued with {value}: name another file.")
         if lines and parse(lines[-1]) is None:  # empty after a newline, or incomplete
             lines.pop()
         d = bounds.shape[1]

@@ -142,10 +142,8 @@ class Optimiser:
         numbers = [np.nan if value is None else as_number(value) for value in values]
         for point, value, number in zip(points, values, numbers, strict=True):
             if value is not None and not np.isfinite(number):
-                raise ValueError(
-                    f"the value {value} at x = {format_point(point)} is not finite: "
-                    "give None for a failed evaluation."
-                )
+                where = f"the value {value} at x = {format_point(point)}"
+                raise ValueError(f"{where} is not finite: give None for a failed evaluation.")
         self._fitted = None
         observations = list(zip(points, numbers, strict=True))
         self._observations += observations  # before the file, whose disk may be full

@@ -18,6 +18,7 @@ from botorch.posteriors.posterior import Posterior
 from sklearn.exceptions import NotFittedError
 from torch import Tensor, nn
 
+from deltauq.baselines.network import check_factory
 from deltauq.bo.posteriors import AnchorPosterior, as_gaussian
 from deltauq.bo.transforms import make_transform
 from deltauq.nn import MLP
@@ -32,18 +33,7 @@ PAPER_RECIPE = Recipe(epochs=200, lr=1e-3)
 
 
 class Surrogate(Model):
-    """A BoTorch model of n evaluated points. Call `fit` before use.
-
-    Parameters
-    ----------
-    train_X, train_Y : float tensors of shapes (n, d) and (n, m)
-        At least two points and their outcomes. The model has their dtype and device.
-    input_transform : InputTransform, "standardize", "range" or None
-        "standardize": zero mean and unit variance of the evaluated points; "range": all of them between -0.5
-        and 0.5.
-    outcome_transform : OutcomeTransform, "standardize", "clip" or None
-        "clip": `ClipWorst`, then zero mean and unit variance; for outcomes that are to be maximised.
-    """
+    """A BoTorch model of n evaluated points, with the parameters of `AnchoredSurrogate`. Call `fit` first."""
 
     shared_options: ClassVar[tuple[str, ...]] = ()
     """Attributes that are equal in surrogates trained together."""
@@ -60,12 +50,11 @@ class Surrogate(Model):
         _check_training_data(train_X, train_Y)
         self.train_inputs = (train_X.detach(),)
         self.train_targets = train_Y.detach()
+        d, m = train_X.shape[1], train_Y.shape[1]
         if input_transform is not None:
-            self.input_transform = make_transform("input", input_transform, train_X.shape[1]).to(train_X)
+            self.input_transform = make_transform("input", input_transform, d).to(train_X)
         if outcome_transform is not None:
-            self.outcome_transform = make_transform("outcome", outcome_transform, train_Y.shape[1]).to(
-                train_X
-            )
+            self.outcome_transform = make_transform("outcome", outcome_transform, m).to(train_X)
         self.is_fitted = False
 
     @property
@@ -81,10 +70,7 @@ class Surrogate(Model):
         return self
 
     def reseed(self, seed: int) -> Self:
-        """Add a further seed to the random seed of the next training.
-
-        A loop calls it with another seed in every step, so that no two steps share the initial weights.
-        """
+        """Change the seed of the next training: no two steps of a loop share the initial weights."""
         return self
 
     @classmethod
@@ -123,16 +109,7 @@ class Surrogate(Model):
 
 
 class NetworkSurrogate(Surrogate):
-    """A surrogate that trains networks.
-
-    Parameters
-    ----------
-    train_X, train_Y : float tensors of shapes (n, d) and (n, m)
-    network : callable
-        ``network(d, m)`` returns a new network; by default the paper's.
-    recipe : Recipe
-        How to train it, with the random seed; by default as in the paper.
-    """
+    """A surrogate that trains networks; by default the paper's network, as in the paper."""
 
     def __init__(
         self,
@@ -144,9 +121,7 @@ class NetworkSurrogate(Surrogate):
         **options: Any,
     ) -> None:
         super().__init__(train_X, train_Y, **options)
-        if isinstance(network, nn.Module) or not callable(network):
-            kind = type(network).__name__
-            raise TypeError(f"network must be a function of (d, m) that returns a new network, got {kind}.")
+        check_factory("network", network)
         self.network = network
         self.recipe = recipe
 
@@ -171,14 +146,7 @@ class NetworkSurrogate(Surrogate):
 
 
 class SampledSurrogate(Surrogate, EnsembleModel):
-    """A surrogate whose posterior consists of K functions, the same for all points.
-
-    Parameters
-    ----------
-    train_X, train_Y : float tensors of shapes (n, d) and (n, m)
-    posterior : {"ensemble", "gaussian"}
-        Form of the posterior; see `AnchoredSurrogate`.
-    """
+    """A surrogate whose posterior consists of K functions, the same for all points."""
 
     def __init__(
         self,

@@ -129,7 +129,10 @@ def _connected(ray: ModuleType, address: str, n_jobs: int | None) -> Iterator[No
     if address == LOCAL:
         options |= {"num_cpus": n_jobs, "object_store_memory": STORE_BYTES, "include_dashboard": False}
     try:
-        _check_reachable(address)
+        host, _, port = address.rpartition(":")
+        if host and port.isdigit() and "/" not in host:
+            # Ray itself would retry for minutes if an address does not answer.
+            socket.create_connection((host, int(port)), timeout=10).close()
         ray.init(address, **options)
     except Exception as error:  # Ray raises a plain Exception if a node is late
         failed = "started" if address == LOCAL else f"reached at {address!r}"
@@ -138,13 +141,6 @@ def _connected(ray: ModuleType, address: str, n_jobs: int | None) -> Iterator[No
         yield
     finally:
         ray.shutdown()
-
-
-def _check_reachable(address: str) -> None:
-    """Raise an OSError if an address does not answer: Ray itself would retry for minutes."""
-    host, _, port = address.rpartition(":")
-    if host and port.isdigit() and "/" not in host:
-        socket.create_connection((host, int(port)), timeout=10).close()
 
 
 def _run_task(work_reference: list[Any], task: Any) -> Any:

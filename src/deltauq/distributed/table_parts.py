@@ -56,15 +56,7 @@ class Part:
 def list_parts(source: str, keep: Sequence[str] = (), encoding: str = "utf-8") -> list[Part]:
     """Return the parts of a table, sorted by file name; parts known to have no rows are left out.
 
-    Parameters
-    ----------
-    source : str
-        Path or URL of a file, or a pattern of several, such as "rows/*.parquet", which does not match names
-        that begin with a dot or an underscore.
-    keep : sequence of str
-        Columns that must have the same type in all Parquet files.
-    encoding : str
-        Encoding of CSV files.
+    `source` is a file or a pattern; columns to `keep` must have the same type in all Parquet files.
     """
     files = _find_files(source)
     with ThreadPoolExecutor(READERS) as pool:

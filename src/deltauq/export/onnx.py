@@ -17,6 +17,7 @@ import numpy as np
 from deltauq._version import __version__
 from deltauq.estimators import AnchoredClassifier, AnchoredRegressor
 from deltauq.export.onnx_graph import EXTRA, OPSET, ROWS, Graph, add_posterior, check_exportable, require_onnx
+from deltauq.export.onnx_tables import add_table_model
 from deltauq.tables import TableModel
 from deltauq.utils.filesystem import atomic_write
 from deltauq.utils.install import import_optional
@@ -60,35 +61,25 @@ def export_onnx(model: Any, path: str | PathLike[str], *, link: str | None = Non
     """
     path = Path(path)
     require_onnx()
-    if link is not None and not _is_network(model):
+    # If deltauq.nn was not imported, the model is none of its networks.
+    is_network = isinstance(model, getattr(sys.modules.get("deltauq.nn"), "Anchored", ()))
+    if link is not None and not is_network:
         raise ValueError("link is for networks: other models return targets or probabilities.")
     if isinstance(model, TableModel):
         proto = _export_table_model(model)
     elif isinstance(model, (AnchoredRegressor, AnchoredClassifier)):
         proto = _export_estimator(model)
-    elif _is_network(model):
+    elif is_network:
         proto = _export_network(model, link)
     else:
-        raise TypeError(
-            "ONNX export takes a table model, an anchored estimator or an anchored network, "
-            f"got {type(model).__name__}."
-        )
+        kinds = "a table model, an anchored estimator or an anchored network"
+        raise TypeError(f"ONNX export takes {kinds}, got {type(model).__name__}.")
     with atomic_write(path) as part:
         part.write_bytes(proto.SerializeToString())
     return path
 
 
-def _is_network(model: Any) -> bool:
-    if "torch" not in sys.modules:
-        return False
-    from deltauq.nn import Anchored
-
-    return isinstance(model, Anchored)
-
-
 def _export_table_model(model: TableModel) -> Any:
-    from deltauq.export.onnx_tables import add_table_model
-
     check_exportable(model.fitted.model)
     graph = Graph()
     add_table_model(graph, model)
@@ -121,12 +112,10 @@ def _export_estimator(model: AnchoredRegressor | AnchoredClassifier) -> Any:
 
 def _export_network(net: Any, link: str | None) -> Any:
     """Return the ONNX model of a network, made by PyTorch's exporter."""
-    from deltauq.nn import evaluating
-
     import_optional("onnxscript", "ONNX files of networks need onnxscript", EXTRA)
     import torch
 
-    from deltauq.nn import AnchorPredictor
+    from deltauq.nn import AnchorPredictor, evaluating
 
     device = net.anchors.device
     try:

@@ -99,10 +99,8 @@ def check_exportable(model: AnchoredRegressor | AnchoredClassifier) -> None:
     """Raise an error unless the base models are trees or forests of one target."""
     for base in (model.estimator_, getattr(model, "center_", model.estimator_)):
         if not packable(base):
-            raise InputError(
-                "ONNX export takes trees and forests of scikit-learn, and networks of deltauq.nn, "
-                f"got {type(base).__name__}."
-            )
+            kinds = "trees and forests of scikit-learn, and networks of deltauq.nn"
+            raise InputError(f"ONNX export takes {kinds}, got {type(base).__name__}.")
         if base.n_outputs_ != 1:
             raise InputError(f"ONNX export takes one target, got {base.n_outputs_}.")
 
@@ -110,11 +108,9 @@ def check_exportable(model: AnchoredRegressor | AnchoredClassifier) -> None:
 def add_posterior(graph: Graph, model: AnchoredRegressor | AnchoredClassifier, X: str) -> tuple[str, str]:
     """Add mean and standard deviation over the stored anchors.
 
-    Differences from anchors are computed in doubles and then rounded to single precision, as in scikit-learn,
-    so that every row reaches the same leaves.
-
     X is a tensor of doubles of shape (n, d), the results of shape (n, o).
     """
+    # Differences are computed in doubles and then rounded, as in scikit-learn: rows reach the same leaves.
     blocks = model.encoding_.tuples(model.anchors_)
     offset = model.encoding_.offset(*blocks)
     k, d = offset.shape
@@ -164,11 +160,14 @@ def _tree_parts(tree: Any, number: int, width: int, n_trees: int) -> dict[str, n
     nodes = np.arange(tree.node_count)
     is_leaf = tree.children_left < 0
     leaves = nodes[is_leaf]
+    # The largest single-precision numbers not above the thresholds: they split inputs equally.
+    near = tree.threshold.astype(np.float32)
+    thresholds = np.where(near > tree.threshold, np.nextafter(near, np.float32(-np.inf)), near)
     return {
         "nodes_treeids": np.full(len(nodes), number),
         "nodes_nodeids": nodes,
         "nodes_featureids": np.where(is_leaf, 0, tree.feature),
-        "nodes_values": np.where(is_leaf, 0.0, _rounded_down(tree.threshold)),
+        "nodes_values": np.where(is_leaf, 0.0, thresholds),
         "nodes_modes": np.where(is_leaf, "LEAF", "BRANCH_LEQ"),
         "nodes_missing_value_tracks_true": np.where(is_leaf, 0, tree.missing_go_to_left),
         "nodes_truenodeids": np.where(is_leaf, 0, tree.children_left),
@@ -178,9 +177,3 @@ def _tree_parts(tree: Any, number: int, width: int, n_trees: int) -> dict[str, n
         "target_ids": np.tile(np.arange(width), len(leaves)),
         "target_weights": tree.value[leaves, 0, :width].reshape(-1) / n_trees,
     }
-
-
-def _rounded_down(thresholds: np.ndarray) -> np.ndarray:
-    """Return the largest single-precision numbers not above the thresholds; they split inputs equally."""
-    near = thresholds.astype(np.float32)
-    return np.where(near > thresholds, np.nextafter(near, np.float32(-np.inf)), near)

@@ -40,7 +40,7 @@ def _add_numbers(graph: Graph, model: TableModel) -> list[str]:
     steps = model.fitted.columns.transformers_[0][1].named_steps
     X = graph.node("Concat", *inputs, axis=1)
     # The imputed values are what a row of missing values becomes.
-    missing = _frame(names, np.full((1, len(names)), np.nan))
+    missing = require_pandas().DataFrame(np.nan, index=[0], columns=names)
     imputed = np.asarray(steps["simpleimputer"].transform(missing), dtype=np.float64)
     X = graph.node("Where", graph.node("IsNaN", X), graph.constant(imputed), X)
     if (scaler := steps.get("standardscaler")) is not None:
@@ -85,7 +85,7 @@ def _encode(encoder: Any, names: list[str], k: int, categories: list[str]) -> np
     ]
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Found unknown categories", UserWarning)
-        encoded = encoder.transform(_frame(names, rows))
+        encoded = encoder.transform(require_pandas().DataFrame(rows, columns=names))
     start = sum(widths[:k])
     return np.asarray(encoded[:, start : start + widths[k]], dtype=np.float64)
 
@@ -106,7 +106,3 @@ def _add_regression_outputs(graph: Graph, model: TableModel, mean: str, std: str
     graph.output("std", graph.node("Mul", width, error), np.float64)
     graph.output("lower", graph.node("Sub", prediction, half), np.float64)
     graph.output("upper", graph.node("Add", prediction, half), np.float64)
-
-
-def _frame(names: list[str], rows: np.ndarray) -> Any:
-    return require_pandas().DataFrame(rows, columns=names)

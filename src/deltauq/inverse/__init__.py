@@ -7,9 +7,8 @@ except ImportError as error:
 
     raise ImportError(f"deltauq.inverse needs PyTorch: {install_command('nn')}.") from error
 
-from deltauq.inverse.forward import scale_of
 from deltauq.inverse.generator import Generator
-from deltauq.inverse.latent_search import SearchResult, latents_of, search
+from deltauq.inverse.latent_search import SearchResult, latents_of, scale_of, search
 from deltauq.inverse.training import fit_generator
 
 __all__ = ["Generator", "SearchResult", "fit_generator", "latents_of", "scale_of", "search"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -66,9 +67,8 @@ def fit_generator(
         torch.manual_seed(recipe.seed)
         autoencoder = _AdversarialAutoencoder(g, hidden, adversarial, critic or _Critic(g, hidden))
 
-    def loss(net: nn.Module, batch: Batch) -> Tensor:
-        value: Tensor = net(batch.x, batch.y)
-        return value
+    def loss(net: nn.Module, batch: Batch) -> Any:
+        return net(batch.x, batch.y)
 
     history = fit(autoencoder, x.flatten(1), y, recipe, loss, progress=progress)
     if not math.isfinite(history.losses[-1]):
