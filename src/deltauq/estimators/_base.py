@@ -92,9 +92,8 @@ class BaseAnchored(ShortRepr, MetaEstimatorMixin, BaseEstimator):
 
     # -- what differs between regression and classification ----------------------------------------
 
-    def _default_estimator(self) -> BaseEstimator:
-        """Return the base estimator used when none is given."""
-        raise NotImplementedError
+    _default_estimator: ClassVar[type[BaseEstimator]]
+    """The class of the base estimator used when none is given."""
 
     def _read_target(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the target to train on and the stratum of each row; set what describes the target."""
@@ -364,12 +363,7 @@ class BaseAnchored(ShortRepr, MetaEstimatorMixin, BaseEstimator):
         return tags
 
     def get_metadata_routing(self) -> MetadataRouter:
-        """Return the metadata routing of this estimator and its base estimator.
-
-        Returns
-        -------
-        routing : MetadataRouter
-        """
+        """Return the metadata routing of this estimator and its base estimator."""
         mapping = MethodMapping().add(caller="fit", callee="fit")
         router = MetadataRouter(owner=self).add_self_request(self)
         return router.add(estimator=self._base(), method_mapping=mapping)

@@ -44,7 +44,6 @@ TREE_FORESTS = (*REGRESSION_FORESTS, RandomForestClassifier, ExtraTreesClassifie
 FORESTS = (*TREE_FORESTS, BaggingRegressor, BaggingClassifier)
 MIN_PAIRS_PER_LEAF = 3
 """`forest-study`: a third of the size with about the same errors. For classifiers the NLL would be worse."""
-ESTIMATOR_METHODS = ("get_params", "set_params", "fit")
 CATEGORY_PARAMETERS = ("categorical_features", "cat_features", "categorical_feature")
 """Parameters that name categorical columns."""
 COLUMN_PARAMETERS = (
@@ -124,7 +123,9 @@ def accepts(method: Any, keyword: str) -> bool:
 
 def is_estimator(value: Any) -> bool:
     """Return whether a value has the methods of an estimator. Those of CatBoost do not inherit from one."""
-    return not isinstance(value, type) and all(hasattr(value, name) for name in ESTIMATOR_METHODS)
+    return not isinstance(value, type) and all(
+        hasattr(value, name) for name in ("get_params", "set_params", "fit")
+    )
 
 
 def tags_of(base: Any) -> Tags:
@@ -148,8 +149,6 @@ def accepts_nan(base: Any) -> bool:
     """Return whether an estimator accepts missing values, or may accept them."""
     if isinstance(base, Pipeline):
         for _, step in base.steps:
-            if step is None or step == "passthrough":
-                continue
             if not accepts_nan(step):
                 return False
             if _may_fill_nan(step):

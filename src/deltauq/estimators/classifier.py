@@ -103,6 +103,7 @@ class AnchoredClassifier(ClassifierMixin, BaseAnchored):
     """
 
     classes_: Any
+    _default_estimator = RandomForestClassifier
 
     def __init__(
         self,
@@ -200,9 +201,6 @@ class AnchoredClassifier(ClassifierMixin, BaseAnchored):
         """Split columns of shape (n, total classes) into one array per output."""
         ends = np.cumsum([len(classes) for classes in _class_list(self)])
         return np.split(columns, ends[:-1], axis=1)
-
-    def _default_estimator(self) -> BaseEstimator:
-        return RandomForestClassifier()
 
     def _read_target(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         check_classification_targets(y)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator, is_classifier
 from sklearn.utils import check_array
+from sklearn.utils.validation import _check_method_params
 
 from deltauq.core import AnchorPrior, DataPrior, Encoding
 from deltauq.core.anchors import draw_rows
@@ -46,11 +47,7 @@ class TrainingRows:
 
     def metadata_of(self, rows: np.ndarray) -> dict[str, Any]:
         """Return the metadata of the given rows."""
-        return {name: np.asarray(v)[rows] if self._is_per_row(v) else v for name, v in self.metadata.items()}
-
-    def _is_per_row(self, value: Any) -> bool:
-        countable = hasattr(value, "__len__") and not isinstance(value, (str, bytes, dict))
-        return countable and len(value) == len(self)
+        return _check_method_params(self.X, self.metadata, indices=rows)
 
 
 def count_train_anchors(n_rows: int, n_train_anchors: int | str, base: BaseEstimator) -> int:

@@ -83,6 +83,8 @@ class AnchoredRegressor(RegressorMixin, BaseAnchored):
     ((242,), (242,))
     """
 
+    _default_estimator = RandomForestRegressor
+
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Return predictions and, if required, their standard deviations.
 
@@ -102,9 +104,6 @@ class AnchoredRegressor(RegressorMixin, BaseAnchored):
         if return_std:
             return posterior.mean, self.calibrated_std(posterior.std)
         return posterior.mean
-
-    def _default_estimator(self) -> BaseEstimator:
-        return RandomForestRegressor()
 
     def _read_target(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         try:
