@@ -15,9 +15,8 @@ from deltauq.nn.inputs import Inputs
 from deltauq.nn.layer import AnchorTerm
 from deltauq.nn.wrapping import recorded_calls
 
-DEFAULT_BUDGET = {"cpu": 64 * 2**20}
+CPU_BUDGET, ACCELERATOR_BUDGET = 64 * 2**20, 2 * 2**30
 """Bytes of activations in one pass. On a CPU, small blocks that fit its caches are also faster."""
-ACCELERATOR_BUDGET = 2 * 2**30
 MISMATCHES = (RuntimeError, ValueError, IndexError, TypeError, AssertionError)
 """Errors that networks raise at tensors of unexpected shape."""
 
@@ -41,7 +40,7 @@ class Plan:
     def pairs(self, budget: int | None, device: torch.device) -> int:
         """Return how many pairs fit into one pass."""
         if budget is None:
-            budget = DEFAULT_BUDGET.get(device.type, ACCELERATOR_BUDGET)
+            budget = CPU_BUDGET if device.type == "cpu" else ACCELERATOR_BUDGET
         return max(1, budget // self.row_bytes)
 
 

@@ -212,10 +212,10 @@ def widened(layer: nn.Linear | _ConvNd, encoding: Encoding) -> AnchoredLayer:
 
 def projected(layer: nn.Module, encoding: Encoding, channels: int, axis: int, like: Tensor) -> AnchoredLayer:
     """Return an anchored layer with a projection of tuples in front of a layer; it begins as the identity."""
-    width = encoding.width * channels
+    options: dict[str, Any] = {"device": like.device, "dtype": like.dtype}
     # No random numbers are drawn.
-    wide = nn.utils.skip_init(nn.Linear, width, channels, bias=False, device=like.device, dtype=like.dtype)
-    eye = torch.eye(channels, device=like.device, dtype=like.dtype)
+    wide = nn.utils.skip_init(nn.Linear, encoding.width * channels, channels, bias=False, **options)
+    eye = torch.eye(channels, **options)
     wide.weight = nn.Parameter(decoding_weight(encoding, eye))
     return AnchoredLayer(wide, encoding, channels, axis, layer)
 

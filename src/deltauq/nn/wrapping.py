@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -106,14 +106,16 @@ def _first_widenable(network: nn.Module) -> str:
             return name
     raise ValueError(
         f"no {_NAMES} layer to widen was found: name the layer to anchor by at=; "
-        f"layers with parameters: {_layers_of(network)}."
+        f"layers with parameters: {_layers_of(network.named_modules())}."
     )
 
 
-def _layers_of(network: nn.Module) -> str:
-    """Return the names of the layers that have parameters, as one line."""
-    layers = [(name, layer) for name, layer in network.named_modules() if _has_parameters(layer)]
-    return join_names([f"{name or 'itself'} ({type(layer).__name__})" for name, layer in layers])
+def _layers_of(layers: Iterable[tuple[str, nn.Module]]) -> str:
+    """Return the names of those layers that have parameters, as one line."""
+    named = [
+        f"{name or 'itself'} ({type(layer).__name__})" for name, layer in layers if _has_parameters(layer)
+    ]
+    return join_names(named)
 
 
 def _layer_named(network: nn.Module, name: str, option: str) -> nn.Module:
@@ -123,7 +125,7 @@ def _layer_named(network: nn.Module, name: str, option: str) -> nn.Module:
         children = [child for child, _ in network.named_children()]
         raise ValueError(
             f"{option}={name!r} names no layer of the network: its children are {join_names(children)}; "
-            f"layers with parameters: {_layers_of(network)}."
+            f"layers with parameters: {_layers_of(network.named_modules())}."
         ) from None
 
 
@@ -222,9 +224,7 @@ def check_calls(calls: list[LayerCall], anchored: str, n: int) -> None:
     """Raise an error unless all n rows of the input pass through the layer `anchored`, exactly once."""
     # What runs inside the anchored layer is no other layer, and neither is what contains it.
     calls = [c for c in calls if c.name == anchored or not _contains(anchored, c.name)]
-    layers = join_names(
-        [f"{c.name or 'itself'} ({type(c.layer).__name__})" for c in calls if _has_parameters(c.layer)]
-    )
+    layers = _layers_of((call.name, call.layer) for call in calls)
     positions = [k for k, call in enumerate(calls) if call.name == anchored]
     if len(positions) != 1:
         times = "never" if not positions else f"{len(positions)} times"
