@@ -140,9 +140,7 @@ class Metrics:
 
     def mean_rank(self, method: str) -> float:
         """Return the mean of `ranks`; zero where no fold has one."""
-        values = self.ranks(method)
-        values = values[np.isfinite(values)]
-        return float(np.mean(values)) if len(values) > 0 else 0.0
+        return float(np.nanmean(self.ranks(method))) if self.has_ranking(method) else 0.0
 
     def has_ranking(self, method: str) -> bool:
         """Return whether any fold has a metric of how well a method ranks its errors."""

@@ -64,25 +64,22 @@ def make_methods(
     "center" is missing: it combines the predictions of "plain" with the spread of "anchored".
     """
     has_seed = any(name.split("__")[-1] == "random_state" for name in model.get_params(deep=True))
-    if task == "classification":
-        methods = {
-            "plain": PlainClassifier(model, random_state=seed),
-            "anchored": AnchoredClassifier(model, random_state=seed, **params),
-        }
-        if has_seed and hasattr(model, "predict_proba"):
-            methods["ensemble"] = PlainClassifier(model, N_MEMBERS, random_state=seed)
-        return {**methods, "baseline": PlainClassifier(DummyClassifier(strategy="prior"))}
+    is_classifier = task == "classification"
+    plain: Any = PlainClassifier if is_classifier else PlainRegressor
+    anchored: Any = AnchoredClassifier if is_classifier else AnchoredRegressor
     methods = {
-        "plain": PlainRegressor(model, random_state=seed),
-        "anchored": AnchoredRegressor(model, random_state=seed, **params),
+        "plain": plain(model, random_state=seed),
+        "anchored": anchored(model, random_state=seed, **params),
+        "baseline": plain(DummyClassifier(strategy="prior") if is_classifier else DummyRegressor()),
     }
     if isinstance(model, FORESTS):
         methods["tree-spread"] = TreeSpreadRegressor(model, random_state=seed)
-    if "return_std" in inspect.signature(model.predict).parameters:
+    if not is_classifier and "return_std" in inspect.signature(model.predict).parameters:
         methods["own-std"] = OwnStdRegressor(model, random_state=seed)
-    if has_seed:
-        methods["ensemble"] = EnsembleRegressor(model, N_MEMBERS, random_state=seed)
-    return {**methods, "baseline": PlainRegressor(DummyRegressor())}
+    if has_seed and (not is_classifier or hasattr(model, "predict_proba")):
+        ensemble = PlainClassifier if is_classifier else EnsembleRegressor
+        methods["ensemble"] = ensemble(model, N_MEMBERS, random_state=seed)
+    return methods
 
 
 class OwnStdRegressor(PlainRegressor):

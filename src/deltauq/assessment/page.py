@@ -8,6 +8,7 @@ from scipy.stats import norm
 from deltauq import plots
 from deltauq.assessment.comparison import BASELINE
 from deltauq.assessment.result import Assessment
+from deltauq.assessment.scoring import METRICS
 from deltauq.metrics import coverage_curve, risk_coverage
 from deltauq.plots.page import Block, Figure, Section
 
@@ -54,23 +55,20 @@ def kept_figure(curves: dict[str, np.ndarray], y_title: str) -> Figure:
 def _differences(assessment: Assessment) -> list[Figure]:
     """Return how far every method is from the plain model, in the prediction and in its uncertainty."""
     metrics, regression = assessment.metrics, assessment.task == "regression"
-    # The trivial baseline can be so much worse that differences between the others would be invisible.
-    methods = [name for name in assessment.methods if name not in ("plain", BASELINE)]
     error = "trimmed_mae" if regression else "brier"
-    errors = {name: metrics.losses(name, error) - metrics.losses("plain", error) for name in methods}
-    scale = 1.0 if regression else 0.5  # half of 2 AUROC − 1 is AUROC over chance
-    ranks = {
-        name: scale * (metrics.ranks(name) - metrics.ranks("plain"))
-        for name in methods
-        if metrics.has_ranking(name)
-    }
-    axes = ("trimmed MAE", "rank correlation") if regression else ("Brier score", "AUROC for mistakes")
+    rank_axis = "rank correlation" if regression else "AUROC for mistakes"
     figures = []
-    for gains, title, axis, better in zip(
-        (errors, ranks), ("Prediction", "Uncertainty"), axes, ("less", "more"), strict=True
+    for title, axis, better in (
+        ("Prediction", METRICS[error].header, "less"),
+        ("Uncertainty", rank_axis, "more"),
     ):
-        points = {metrics.label(n): metrics.mean_and_error(g) for n, g in gains.items()}
-        points = {name: point for name, point in points.items() if np.isfinite(point[0])}
+        points = {}
+        # The trivial baseline can be so much worse that differences between the others would be invisible.
+        for method in (name for name in assessment.methods if name not in ("plain", BASELINE)):
+            name = error if title == "Prediction" else metrics.rank_name(method)
+            difference, standard_error, _ = assessment.against_plain(method)[name].values()
+            if np.isfinite(difference) and np.isfinite(metrics.mean(method, name)):
+                points[metrics.label(method)] = (difference, standard_error)
         if points:
             means, bars = zip(*points.values(), strict=True)
             x_title = f"{axis}, minus the plain model's"

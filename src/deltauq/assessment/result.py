@@ -54,17 +54,7 @@ class Result:
         raise NotImplementedError
 
     def to_html(self, title: str = "") -> str:
-        """Return a self-contained page. Needs the `report` extra.
-
-        Parameters
-        ----------
-        title : str, optional
-            By default the heading.
-
-        Returns
-        -------
-        html : str
-        """
+        """Return a self-contained page, by default with the heading as title. Needs the `report` extra."""
         title = f"{type(self).__name__}: {title or self.heading()}"
         footer = f"deltauq {__version__}. {self.heading()}. Method: Δ-UQ, arXiv 2110.02197."
         return str(render_page(title, self.summary(), self.sections(), footer=footer))
@@ -159,7 +149,7 @@ class Assessment(Result):
             method = row["method"]
             names = self.metrics.scores[method]
             deviations = {f"{name}_std": sample_std(self.metrics.values(method, name)) for name in names}
-            methods.append({**row, **deviations, "against_plain": self._against_plain(method)})
+            methods.append({**row, **deviations, "against_plain": self.against_plain(method)})
         return to_json_values(
             {
                 "version": __version__,
@@ -228,7 +218,7 @@ class Assessment(Result):
             },
         )
 
-    def _against_plain(self, method: str) -> dict[str, Any]:
+    def against_plain(self, method: str) -> dict[str, Any]:
         """Return the differences of errors and ranking from the plain model's."""
         m = self.metrics
         differences = {name: m.scores[method][name] - m.scores["plain"][name] for name in m.errors}
@@ -255,14 +245,8 @@ def to_json_values(value: Any) -> Any:
 def _lines(table: Table) -> list[str]:
     """Return a table as aligned lines of text, with its caption."""
     rows = [table.header, *table.rows]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = [
-        "  ".join(
-            f"{cell:>{width}}" if k else f"{cell:<{width}}"
-            for k, (cell, width) in enumerate(zip(row, widths, strict=True))
-        )
-        for row in rows
-    ]
+    first, *others = (max(map(len, column)) for column in zip(*rows, strict=True))
+    lines = ["  ".join([row[0].ljust(first), *map(str.rjust, row[1:], others)]) for row in rows]
     return [*lines, table.caption] if table.caption else lines
 
 
