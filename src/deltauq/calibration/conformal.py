@@ -197,14 +197,11 @@ class ConformalRegressor(ShortRepr, BaseEstimator):
         mean, std = _mean_and_std(self.model, X)
         y = _checked_target(y, mean)
         if self.delta is None:
-            n = len(y)
-            if n < 2:
-                raise ValueError(
-                    f"conformalize needs at least two rows, one of them to choose delta, got {n}."
-                )
+            if len(y) < 2:
+                raise ValueError("conformalize needs at least two rows, one of them to choose delta.")
             # At random, because tables are often sorted.
-            order = np.random.default_rng(0).permutation(n)
-            aside, scored = np.split(order, [max(1, n // DELTA_SHARE)])
+            order = np.random.default_rng(0).permutation(len(y))
+            aside, scored = np.split(order, [max(1, len(y) // DELTA_SHARE)])
             self.delta_ = choose_delta(np.abs(y - mean)[aside], std[aside])
             y, mean, std = y[scored], mean[scored], std[scored]
         else:

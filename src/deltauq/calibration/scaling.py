@@ -135,9 +135,6 @@ class GaussianScaler(BaseEstimator):
     2.0 0.5
     """
 
-    scale_: float
-    noise_: float
-
     def __init__(self, fit_scale: bool = True) -> None:
         self.fit_scale = fit_scale
 

@@ -227,9 +227,7 @@ class BaseAnchored(ShortRepr, MetaEstimatorMixin, BaseEstimator):
         """Return the factor that gives z-scores unit RMS in folds of the training rows, and δ."""
         inputs = permuted_features(data.X, rng)
 
-        def fold_errors(
-            train: np.ndarray, test: np.ndarray, fold_rng: np.random.Generator
-        ) -> tuple[np.ndarray, np.ndarray]:
+        def fold_errors(train: np.ndarray, test: np.ndarray, fold_rng: np.random.Generator) -> Any:
             fold = trainer.train(data.take(train), fold_rng)
             posterior = self._posterior_of(fold, data.X[test])
             mean = posterior.mean

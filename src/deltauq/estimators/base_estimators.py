@@ -123,9 +123,8 @@ def accepts(method: Any, keyword: str) -> bool:
 
 def is_estimator(value: Any) -> bool:
     """Return whether a value has the methods of an estimator. Those of CatBoost do not inherit from one."""
-    return not isinstance(value, type) and all(
-        hasattr(value, name) for name in ("get_params", "set_params", "fit")
-    )
+    methods = ("get_params", "set_params", "fit")
+    return not isinstance(value, type) and all(hasattr(value, name) for name in methods)
 
 
 def tags_of(base: Any) -> Tags:
@@ -156,8 +155,7 @@ def accepts_nan(base: Any) -> bool:
         return True
     if not hasattr(base, "__sklearn_tags__"):
         return True
-    tags = tags_of(base)
-    if tags.input_tags.allow_nan or _may_fill_nan(base):
+    if tags_of(base).input_tags.allow_nan or _may_fill_nan(base):
         return True
     inner = _wrapped(base)
     return inner is not None and accepts_nan(inner)

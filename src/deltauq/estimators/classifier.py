@@ -152,11 +152,8 @@ class AnchoredClassifier(ClassifierMixin, BaseAnchored):
                 predicted = np.asarray(self.center_.predict(validate_input(self, X)))
             # CatBoost returns one of several classes as a column.
             return predicted.ravel() if self._single_output else predicted
-        blocks = self._per_output(self.posterior(X).mean)
-        labels = [
-            classes[np.argmax(block, axis=1)]
-            for classes, block in zip(_class_list(self), blocks, strict=True)
-        ]
+        pairs = zip(_class_list(self), self._per_output(self.posterior(X).mean), strict=True)
+        labels = [classes[np.argmax(block, axis=1)] for classes, block in pairs]
         return labels[0] if self._single_output else np.column_stack(labels)
 
     @available_if(_gives_probabilities)
