@@ -230,7 +230,15 @@ class Evaluation(Result):
 
     def _uncertain_table(self, most: int | None) -> Table:
         header = ["row", self.target, "predicted", "σ", "covered", "differences from the nearest anchor"]
-        return Table(header, [_uncertain_cells(row) for row in self.uncertain[:most]], UNCERTAIN_NOTE)
+        rows = []
+        for row in self.uncertain[:most]:
+            # No line breaks within a feature: the column stays wide enough on narrow screens.
+            parts = (f"{d.feature} {d.value} ({d.anchor}), {d.share:.0%}" for d in row.differences)
+            differences = "; ".join(part.replace(" ", "\N{NO-BREAK SPACE}") for part in parts) or "none"
+            values = [number(v) if isinstance(v, float) else str(v) for v in (row.target, row.prediction)]
+            covered = "no" if row.missed else "yes"
+            rows.append([f"{row.row:,}", *values, number(row.spread), covered, differences])
+        return Table(header, rows, UNCERTAIN_NOTE)
 
     def _coverage_figure(self) -> Figure:
         nominal, observed = self.curve
@@ -279,18 +287,3 @@ def _ranking(value: float, chance: float, errors: str, name: str) -> str:
     strength = (value - chance) / (1.0 - chance)
     text = next(text for limit, text in STRENGTHS if strength < limit)
     return f"{text.format(errors)} ({name} {number(value)})"
-
-
-def _uncertain_cells(row: UncertainRow) -> list[str]:
-    # No line breaks within a feature: the column stays wide enough on narrow screens.
-    differences = "; ".join(
-        f"{part.feature} {part.value} ({part.anchor}), {part.share:.0%}".replace(" ", "\N{NO-BREAK SPACE}")
-        for part in row.differences
-    )
-    covered = "no" if row.missed else "yes"
-    values = (_value(row.target), _value(row.prediction))
-    return [f"{row.row:,}", *values, number(row.spread), covered, differences or "none"]
-
-
-def _value(value: Any) -> str:
-    return number(value) if isinstance(value, float) else str(value)

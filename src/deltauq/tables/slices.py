@@ -64,12 +64,10 @@ class Group:
     Attributes
     ----------
     rows : int
-        The number of rows.
     low, high : float
         The range of their spread.
-    loss, coverage, size : float
-        Means over the rows.
-    median_loss : float
+    loss, coverage, size, median_loss : float
+        The mean loss, coverage and size, and the median loss.
     """
 
     rows: int
