@@ -24,7 +24,7 @@ from deltauq.demo import fit_band, predict_table
 from deltauq.demo.page import LEVELS
 from deltauq.demo.run import ESTIMATORS, N_POINTS
 from deltauq.metrics import coverage_curve
-from deltauq.plots import colours
+from deltauq.plots import colors
 from experiments import ResultStore, get_experiment
 from experiments.data.classes import three_classes
 from experiments.figure2 import N_ANCHORS
@@ -47,7 +47,7 @@ def predictions() -> Figure:
         x, posterior.mean, {}, train=(toy.X[:, 0], toy.y), anchors=model.anchors_[:, 0], gap=toy.gap
     )
     for k, line in enumerate(posterior.samples):
-        style = {"width": 1, "color": colours.BAND}
+        style = {"width": 1, "color": colors.BAND}
         figure.add_scatter(
             x=x, y=line, mode="lines", line=style, name=f"{N_CURVES} predictions", showlegend=k == 0
         )
@@ -113,13 +113,13 @@ def pictures() -> Iterator[tuple[str, Figure, tuple[int, int]]]:
     yield "n-anchors", n_anchors(), SIZE
 
 
-def with_dark_colours(value: Any) -> Any:
+def with_dark_colors(value: Any) -> Any:
     """Return a figure's JSON with the colours for dark pages."""
     if isinstance(value, dict):
-        return {key: with_dark_colours(inner) for key, inner in value.items()}
+        return {key: with_dark_colors(inner) for key, inner in value.items()}
     if isinstance(value, list):
-        return [with_dark_colours(inner) for inner in value]
-    return colours.DARK_PARTNERS.get(value, value) if isinstance(value, str) else value
+        return [with_dark_colors(inner) for inner in value]
+    return colors.DARK_PARTNERS.get(value, value) if isinstance(value, str) else value
 
 
 def main() -> int:
@@ -138,7 +138,7 @@ def main() -> int:
             if selected and name not in selected:
                 continue
             drawn = json.loads(figure.to_json())
-            for suffix, content in (("", drawn), ("-dark", with_dark_colours(drawn))):
+            for suffix, content in (("", drawn), ("-dark", with_dark_colors(drawn))):
                 options = {"format": "svg", "width": width, "height": height}
                 image = page.evaluate(
                     "([figure, options]) => Plotly.toImage(figure, options)", [content, options]

@@ -126,9 +126,9 @@ def predict(
             fourier_scale=setting.fourier_scale,
         )
         net = Anchored(network, n_anchors=len(X), train_anchors=setting.train_anchors)
-        optimiser = torch.optim.Adam(net.parameters(), setting.learning_rate, fused=True)
+        optimizer = torch.optim.Adam(net.parameters(), setting.learning_rate, fused=True)
         for _ in range(setting.steps):
-            optimiser.zero_grad()
+            optimizer.zero_grad()
             # Shuffled, so that the reversed batch differs in every step.
             rows = torch.randperm(len(inputs))
             anchored_loss(
@@ -139,7 +139,7 @@ def predict(
                 n_anchors=setting.n_train_anchors,
                 consistency=setting.consistency,
             ).backward()
-            optimiser.step()
+            optimizer.step()
     net.set_anchors(inputs, prior=setting.prior, random_state=seed)
     posterior = net.posterior(standardised(X_new))
     mean, std = (values[:, 0].numpy().astype(np.float64) for values in (posterior.mean, posterior.std))

@@ -27,7 +27,7 @@ KERNELS = {
     "normalisation": ("batch_norm", "relu", "add", "mul", "sgd", "optimizer"),
 }
 """Groups of kernels, by parts of their names; the first group that matches counts. The compiler fuses batch
-norm, activations and sums; what is left in normalisation is mostly the optimiser (`multi_tensor_apply`)."""
+norm, activations and sums; what is left in normalisation is mostly the optimizer (`multi_tensor_apply`)."""
 
 
 def cells(profile: str) -> list[Cell]:

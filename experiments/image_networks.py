@@ -79,7 +79,7 @@ def train(run: TrainingRun, checkpoint: Path | None = None) -> nn.Module:
     y = torch.from_numpy(image_set.labels)
     recipe = recipe_for_device(run)
     options: dict[str, Any] = {
-        "normalise": normalisation(run.kind),
+        "normalize": normalisation(run.kind),
         "checkpoint": checkpoint,
         "progress": _print_progress(run),
     }

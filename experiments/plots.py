@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from deltauq.plots import colours
+from deltauq.plots import colors
 from deltauq.plots.layout import empty_figure, series_styles
 
 if TYPE_CHECKING:
@@ -128,12 +128,12 @@ def class_map(
         z=predicted,
         zmin=-0.5,
         zmax=2.5,
-        colorscale=_steps(colours.REGION_COLOURS),
+        colorscale=_steps(colors.REGION_COLORS),
         showscale=False,
         hoverinfo="skip",
     )
     X, y = points
-    styles = zip(names, colours.CLASS_COLOURS, ("circle", "square", "triangle-up"), strict=True)
+    styles = zip(names, colors.CLASS_COLORS, ("circle", "square", "triangle-up"), strict=True)
     for label, (name, colour, symbol) in enumerate(styles):
         marker = {"size": 6, "symbol": symbol, "color": colour}
         rows = X[y == label]
@@ -216,8 +216,8 @@ def probability_map(
     # One heat map for three classes: each has one unit of the scale, from the page's colour to its own.
     confidence = np.clip((probability - 1 / 3) * 1.5, 0.0, 0.999)
     scale = []
-    for label, colour in enumerate(colours.CLASS_COLOURS):
-        scale += [[label / 3, colours.PAPER], [(label + 1) / 3, colour]]
+    for label, colour in enumerate(colors.CLASS_COLORS):
+        scale += [[label / 3, colors.PAPER], [(label + 1) / 3, colour]]
     figure.add_heatmap(
         x=grid[0],
         y=grid[1],
@@ -229,11 +229,11 @@ def probability_map(
         showscale=False,
         hovertemplate="class %{customdata[0]}, probability %{customdata[1]:.2f}<extra></extra>",
     )
-    marker = {"size": 3, "color": colours.MUTED}
+    marker = {"size": 3, "color": colors.MUTED}
     figure.add_scatter(
         x=points[:, 0], y=points[:, 1], mode="markers", marker=marker, showlegend=False, hoverinfo="skip"
     )
-    cross = {"size": 15, "symbol": "x-thin", "line": {"width": 4, "color": colours.INK}}
+    cross = {"size": 15, "symbol": "x-thin", "line": {"width": 4, "color": colors.INK}}
     figure.add_scatter(
         x=anchor[:1], y=anchor[1:], mode="markers", marker=cross, showlegend=False, name="anchor"
     )

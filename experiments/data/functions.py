@@ -87,7 +87,7 @@ class Maximisation:
         Points of shape (n, d) to values of shape (n,).
     low, high : float or tuple of d floats
         The domain is [low, high]^d, or a box of other sides.
-    maximiser : tuple of d floats
+    maximizer : tuple of d floats
         A point with the largest value, up to rounding.
     sign : {1, -1}
         -1 if the negative function is maximised.
@@ -96,13 +96,13 @@ class Maximisation:
     function: Callable[[np.ndarray], np.ndarray]
     low: float | tuple[float, ...]
     high: float | tuple[float, ...]
-    maximiser: tuple[float, ...]
+    maximizer: tuple[float, ...]
     sign: int = 1
 
     @property
     def dimension(self) -> int:
         """The number d of inputs."""
-        return len(self.maximiser)
+        return len(self.maximizer)
 
     @property
     def bounds(self) -> np.ndarray:
@@ -113,7 +113,7 @@ class Maximisation:
     @property
     def maximum(self) -> float:
         """The largest value."""
-        return float(self.value(np.array([self.maximiser]))[0])
+        return float(self.value(np.array([self.maximizer]))[0])
 
     def value(self, x: np.ndarray) -> np.ndarray:
         """Return the objective at points of shape (n, d), of shape (n,)."""
@@ -133,7 +133,7 @@ MAXIMISATIONS = {
     "ackley": Maximisation(ackley, -5.0, 5.0, (0.0, 0.0), sign=-1),
     "sinusoid": Maximisation(sinusoid, -1.0, 2.0, (1.47860626,)),
 }
-"""The five functions of table3, each with a single maximiser."""
+"""The five functions of table3, each with a single maximizer."""
 
 
 def _of_one(f: Callable[[np.ndarray], np.ndarray]) -> Callable[[np.ndarray], np.ndarray]:
@@ -214,4 +214,4 @@ OTHER_MAXIMISATIONS = {
         sign=-1,
     ),
 }
-"""Functions to choose settings on, none of them in table3; some have several maximisers."""
+"""Functions to choose settings on, none of them in table3; some have several maximizers."""

@@ -126,12 +126,12 @@ def test_networks_that_cannot_be_stacked_are_trained_one_by_one(wave, make):
 def test_uint8_inputs_are_scaled_and_normalised(tmp_path):
     x = torch.randint(256, (40, 3, 2, 2), dtype=torch.uint8)
     y = torch.arange(40) % 2
-    normalise = torch.tensor([0.4, 0.5, 0.6]), torch.tensor([0.2, 0.3, 0.4])
+    normalize = torch.tensor([0.4, 0.5, 0.6]), torch.tensor([0.2, 0.3, 0.4])
     models = [
-        DeepEnsemble(lambda: MLP(12, 2, (4,)), 2).fit(x, y, RECIPE, normalise=normalise, checkpoint=path)
+        DeepEnsemble(lambda: MLP(12, 2, (4,)), 2).fit(x, y, RECIPE, normalize=normalize, checkpoint=path)
         for path in (None, tmp_path / "run.ckpt")
     ]
-    inputs = (x / 255 - normalise[0].view(3, 1, 1)) / normalise[1].view(3, 1, 1)
+    inputs = (x / 255 - normalize[0].view(3, 1, 1)) / normalize[1].view(3, 1, 1)
     together, one_by_one = (model.posterior(inputs).mean for model in models)
     torch.testing.assert_close(together, one_by_one, rtol=1e-4, atol=1e-5)
 

@@ -10,7 +10,7 @@ pytest.importorskip("botorch")
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deltauq.bo import Optimiser
+from deltauq.bo import Optimizer
 
 SQUARE = [[0.0, 0.0], [1.0, 1.0]]
 
@@ -18,28 +18,28 @@ SQUARE = [[0.0, 0.0], [1.0, 1.0]]
 @given(cut=st.integers(1, 60))
 def test_incomplete_last_line_is_removed(cut, tmp_path_factory):
     path = tmp_path_factory.mktemp("cut") / "points.jsonl"
-    optimiser = Optimiser(SQUARE, path=path)
-    optimiser.tell(optimiser.ask(3), [0.1, None, 0.3])
+    optimizer = Optimizer(SQUARE, path=path)
+    optimizer.tell(optimizer.ask(3), [0.1, None, 0.3])
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join(lines[:-1]) + lines[-1][: min(cut, len(lines[-1]) - 2)])
-    resumed = Optimiser(SQUARE, path=path)
+    resumed = Optimizer(SQUARE, path=path)
     np.testing.assert_array_equal(resumed.history.Y, [0.1, np.nan])
-    resumed.tell(optimiser.history.X[2], 0.3)
+    resumed.tell(optimizer.history.X[2], 0.3)
     assert path.read_bytes().splitlines(keepends=True) == lines
 
 
 def test_last_line_without_newline_is_kept(tmp_path):
     path = tmp_path / "points.jsonl"
-    Optimiser(SQUARE, path=path).tell([0.5, 0.5], 1.0)
+    Optimizer(SQUARE, path=path).tell([0.5, 0.5], 1.0)
     path.write_bytes(path.read_bytes().rstrip(b"\n"))
-    Optimiser(SQUARE, path=path).tell([0.1, 1 / 3], 2.0)
-    np.testing.assert_array_equal(Optimiser(SQUARE, path=path).history.X, [[0.5, 0.5], [0.1, 1 / 3]])
+    Optimizer(SQUARE, path=path).tell([0.1, 1 / 3], 2.0)
+    np.testing.assert_array_equal(Optimizer(SQUARE, path=path).history.X, [[0.5, 0.5], [0.1, 1 / 3]])
 
 
 def test_file_header(tmp_path):
     path = tmp_path / "points.jsonl"
     path.touch()
-    Optimiser(SQUARE, path=path, seed=7).tell([0.5, 0.5], 1.0)
+    Optimizer(SQUARE, path=path, seed=7).tell([0.5, 0.5], 1.0)
     header, point = map(json.loads, path.read_text().splitlines())
     assert (
         header["bounds"] == SQUARE
@@ -59,10 +59,10 @@ def test_file_header(tmp_path):
 )
 def test_file_of_another_run_raises(options, message, tmp_path):
     path = tmp_path / "points.jsonl"
-    Optimiser(SQUARE, path=path).tell([0.5, 0.5], 1.0)
+    Optimizer(SQUARE, path=path).tell([0.5, 0.5], 1.0)
     before = path.read_bytes()
     with pytest.raises(ValueError, match=message):
-        Optimiser(**{"bounds": SQUARE, **options}, path=path)
+        Optimizer(**{"bounds": SQUARE, **options}, path=path)
     assert path.read_bytes() == before
 
 
@@ -71,7 +71,7 @@ def test_other_file_raises_and_is_not_changed(text, tmp_path):
     path = tmp_path / "diary.txt"
     path.write_text(text)
     with pytest.raises(ValueError, match="is not the file of a maximisation"):
-        Optimiser(SQUARE, path=path)
+        Optimizer(SQUARE, path=path)
     assert path.read_text() == text
 
 
@@ -80,24 +80,24 @@ def test_other_file_raises_and_is_not_changed(text, tmp_path):
 )
 def test_damaged_line_raises_with_its_number(line, tmp_path):
     path = tmp_path / "points.jsonl"
-    Optimiser(SQUARE, path=path).tell([[0.5, 0.5], [0.1, 0.1]], [1.0, 2.0])
+    Optimizer(SQUARE, path=path).tell([[0.5, 0.5], [0.1, 0.1]], [1.0, 2.0])
     head, _, last = path.read_text().splitlines()
     path.write_text("\n".join([head, line, last]) + "\n")
     with pytest.raises(ValueError, match=r"line 2 of .* is not a point of 2 numbers"):
-        Optimiser(SQUARE, path=path)
+        Optimizer(SQUARE, path=path)
 
 
 def test_full_disk_leaves_no_incomplete_line(tmp_path):
     resource = pytest.importorskip("resource")
     path = tmp_path / "points.jsonl"
-    optimiser = Optimiser(SQUARE, path=path)
-    optimiser.tell([0.5, 0.5], 1.0)
+    optimizer = Optimizer(SQUARE, path=path)
+    optimizer.tell([0.5, 0.5], 1.0)
     before = path.read_bytes()
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 10, limits[1]))
     try:
         with pytest.raises(OSError):
-            optimiser.tell([0.1, 0.2], 2.0)
+            optimizer.tell([0.1, 0.2], 2.0)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    assert path.read_bytes() == before and optimiser.best[1] == 2.0
+    assert path.read_bytes() == before and optimizer.best[1] == 2.0

@@ -21,8 +21,8 @@ from deltauq import AnchoredRegressor
 from deltauq.bo import (
     AnchoredSurrogate,
     GPSurrogate,
-    OptimisationError,
-    Optimiser,
+    OptimizationError,
+    Optimizer,
     SklearnSurrogate,
     maximize,
 )
@@ -209,7 +209,7 @@ def test_write_error_keeps_history(tmp_path):
         path.unlink()
         return 1.0
 
-    with pytest.raises(OptimisationError, match="could not be written") as caught:
+    with pytest.raises(OptimizationError, match="could not be written") as caught:
         search(remove_the_file, path=path)
     assert caught.value.history.value == 1.0
 
@@ -233,7 +233,7 @@ def test_failure_raises_with_point_and_history(failure, tmp_path):
     result, message = FAILURES[failure]
     objective = Objective(wrong_at=4, result=result)
     path = tmp_path / "points.jsonl"
-    with pytest.raises(OptimisationError, match=message) as caught:
+    with pytest.raises(OptimizationError, match=message) as caught:
         search(objective, n_steps=1, path=path)
     error = caught.value
     np.testing.assert_array_equal(error.x, objective.points[4])
@@ -250,7 +250,7 @@ def test_failure_is_skipped(failure, tmp_path):
     history = search(objective, n_steps=2, path=path, on_failure="skip")
     np.testing.assert_array_equal(np.isnan(history.Y), np.arange(8) == 4)
     assert np.isfinite(history.best_so_far).all() and "1 of them failed" in repr(history)
-    again = Optimiser(SQUARE, path=path).history
+    again = Optimizer(SQUARE, path=path).history
     np.testing.assert_array_equal(again.X, history.X)
     np.testing.assert_array_equal(again.Y, history.Y)
 
@@ -278,14 +278,14 @@ def test_failing_surrogate_keeps_history():
         raise RuntimeError("singular")
 
     with pytest.raises(
-        OptimisationError, match="no next point after 6 evaluations: RuntimeError: singular"
+        OptimizationError, match="no next point after 6 evaluations: RuntimeError: singular"
     ) as caught:
         search(bowl_at, surrogate=broken)
     assert len(caught.value.history) == 6 and caught.value.x is None
 
 
 def test_error_can_be_pickled():
-    with pytest.raises(OptimisationError) as caught:
+    with pytest.raises(OptimizationError) as caught:
         search(Objective(wrong_at=3, result=np.nan))
     copy = pickle.loads(pickle.dumps(caught.value))
     assert str(copy) == str(caught.value) and len(copy.history) == 3
@@ -342,9 +342,9 @@ def test_progress_without_rich(capsys, monkeypatch):
 
 def test_plot():
     pytest.importorskip("plotly")
-    optimiser = Optimiser(SQUARE, n_initial=2)
-    optimiser.tell(optimiser.ask(5), [None, 1.0, 3.0, None, 2.0])
-    points, stairs = optimiser.history.plot().data
+    optimizer = Optimizer(SQUARE, n_initial=2)
+    optimizer.tell(optimizer.ask(5), [None, 1.0, 3.0, None, 2.0])
+    points, stairs = optimizer.history.plot().data
     np.testing.assert_array_equal(points.y, [np.nan, 1.0, 3.0, np.nan, 2.0])
     np.testing.assert_array_equal(stairs.y, [np.nan, 1.0, 3.0, 3.0, 3.0])
     assert list(stairs.x) == [1, 2, 3, 4, 5] and stairs.line.shape == "hv"

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from deltauq.bo import AnchoredSurrogate, ClipWorst, DEUPSurrogate, GPSurrogate, Optimiser
+from deltauq.bo import AnchoredSurrogate, ClipWorst, DEUPSurrogate, GPSurrogate, Optimizer
 from deltauq.nn.training import Recipe
 
 outcomes = arrays(
@@ -77,14 +77,14 @@ def test_clip_with_other_surrogates(bowl):
 
 
 @pytest.mark.parametrize("deepest", [1e3, 1e9, 1e30])
-def test_optimiser_clips_by_default(deepest):
+def test_optimizer_clips_by_default(deepest):
     def difference(**options):
         proposed = []
         for depth in (1e1, deepest):
-            optimiser = Optimiser([[0.0], [1.0]], n_initial=4, **options)
+            optimizer = Optimizer([[0.0], [1.0]], n_initial=4, **options)
             for x, y in ((0.1, -depth), (0.2, 0.0), (0.5, 1.0), (0.7, 0.5), (0.9, -1.0)):
-                optimiser.tell([x], y)
-            proposed.append(optimiser.ask().item())
+                optimizer.tell([x], y)
+            proposed.append(optimizer.ask().item())
         return abs(proposed[0] - proposed[1])
 
     assert difference() < 1e-3

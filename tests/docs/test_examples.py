@@ -56,7 +56,7 @@ def check_inverse(names, folder):
 def check_optimisation(names, folder):
     assert names["X"].shape == (11, 2)
     assert names["result"].value > -0.1 and names["value"] > -0.25
-    assert len(names["optimiser"].history) == 13 and (folder / "laboratory.jsonl").exists()
+    assert len(names["optimizer"].history) == 13 and (folder / "laboratory.jsonl").exists()
 
 
 def check_readme(names, folder):

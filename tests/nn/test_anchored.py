@@ -96,12 +96,12 @@ def test_same_seed_same_training(mlp):
     def train():
         torch.manual_seed(3)
         net = Anchored(copy.deepcopy(mlp), mask=0.2)
-        optimiser = torch.optim.SGD(net.parameters(), 0.1)
+        optimizer = torch.optim.SGD(net.parameters(), 0.1)
         x = torch.randn(32, 5)
         for _ in range(5):
-            optimiser.zero_grad()
+            optimizer.zero_grad()
             F.mse_loss(net(x), x[:, :2]).backward()
-            optimiser.step()
+            optimizer.step()
         return net.posterior(x).var
 
     assert torch.equal(train(), train())

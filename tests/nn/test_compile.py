@@ -24,14 +24,14 @@ def _fresh_compiler():
 
 
 def train(step_net, net, x, y, steps=4):
-    optimiser = torch.optim.SGD(net.parameters(), 0.05)
+    optimizer = torch.optim.SGD(net.parameters(), 0.05)
     losses = []
     torch.manual_seed(1)
     for _ in range(steps):
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss = F.mse_loss(step_net(x), y)
         loss.backward()
-        optimiser.step()
+        optimizer.step()
         losses.append(float(loss.detach()))
     return losses
 

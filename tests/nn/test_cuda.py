@@ -49,14 +49,14 @@ def test_training_and_lower_precision(net):
     net.to("cuda")
     step = torch.compile(net)
     x, y = torch.randn(64, 3, 16, 16, device="cuda"), torch.randint(10, (64,), device="cuda")
-    optimiser = torch.optim.SGD(net.parameters(), 0.05, momentum=0.9)
+    optimizer = torch.optim.SGD(net.parameters(), 0.05, momentum=0.9)
     losses = []
     for _ in range(80):
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         with torch.autocast("cuda", torch.bfloat16):
             loss = F.cross_entropy(step(x), y)
         loss.backward()
-        optimiser.step()
+        optimizer.step()
         losses.append(loss.item())
     assert losses[-1] < 0.5 * losses[0]
     exact, low = net.posterior(x), net.posterior(x, autocast=torch.bfloat16)

@@ -92,11 +92,11 @@ def _trained(request):
     """An anchored network after a few training steps, in float64, and the shape of its inputs."""
     make, shape, options = NETWORKS[request.param]
     net = Anchored(make().double(), n_anchors=5, **options)
-    optimiser = torch.optim.SGD(net.parameters(), 0.05)
+    optimizer = torch.optim.SGD(net.parameters(), 0.05)
     for _ in range(3):
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         net(torch.randn(16, *shape).double()).square().mean().backward()
-        optimiser.step()
+        optimizer.step()
     return net, shape
 
 

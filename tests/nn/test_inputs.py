@@ -155,13 +155,13 @@ def test_training_with_a_mask(train_anchors):
     x, mask = torch.randn(64, T, 5), padding(64)
     y = (~mask).sum(1, keepdim=True).float().expand(-1, 3)
     net = Anchored(Encoder(), n_anchors=5, train_anchors=train_anchors)
-    optimiser = torch.optim.Adam(net.parameters(), 0.01)
+    optimizer = torch.optim.Adam(net.parameters(), 0.01)
     losses = []
     for _ in range(60):
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss = anchored_loss(net, nn.functional.mse_loss, x, y, n_anchors=2, padding=mask)
         loss.backward()
-        optimiser.step()
+        optimizer.step()
         losses.append(float(loss.detach()))
     assert losses[-1] < 0.5 * losses[0]
     assert net.anchors.shape == (5, T, 5)

@@ -59,14 +59,14 @@ class ConvNet(nn.Sequential):
 
 def train(net, x, y, epochs):
     torch.manual_seed(0)
-    optimiser = torch.optim.Adam(net.parameters(), 2e-3)
+    optimizer = torch.optim.Adam(net.parameters(), 2e-3)
     steps = epochs * len(x) // 64
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, 4e-3, total_steps=steps + epochs)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 4e-3, total_steps=steps + epochs)
     for _ in range(epochs):
         for rows in torch.randperm(len(x)).split(64):
-            optimiser.zero_grad()
+            optimizer.zero_grad()
             F.cross_entropy(net(x[rows]), y[rows]).backward()
-            optimiser.step()
+            optimizer.step()
             schedule.step()
     return net.eval()
 

@@ -28,12 +28,12 @@ def error(net, seed=1):
 def test_plain_loop():
     x, y = map(torch.from_numpy, curve())
     net = Anchored(MLP(1, 1, (64, 64)))
-    optimiser = torch.optim.Adam(net.parameters(), 3e-3)
+    optimizer = torch.optim.Adam(net.parameters(), 3e-3)
     for _ in range(40):
         for rows in torch.randperm(N).split(32):
-            optimiser.zero_grad()
+            optimizer.zero_grad()
             F.mse_loss(net(x[rows]), y[rows]).backward()
-            optimiser.step()
+            optimizer.step()
     assert error(net) < 0.05
     assert (net.anchors.unsqueeze(1) == x).all(-1).any(1).all()  # ten of the training inputs
 
@@ -105,11 +105,11 @@ def test_distributed_data_parallel():
             net = Anchored(nn.Sequential(nn.Linear(1, 32), nn.BatchNorm1d(32), nn.ReLU(), nn.Linear(32, 1)))
             parallel = nn.parallel.DistributedDataParallel(net)
             x, y = map(torch.from_numpy, curve())
-            optimiser = torch.optim.Adam(parallel.parameters(), 1e-2)
+            optimizer = torch.optim.Adam(parallel.parameters(), 1e-2)
             for _ in range(200):
-                optimiser.zero_grad()
+                optimizer.zero_grad()
                 F.mse_loss(parallel(x), y).backward()
-                optimiser.step()
+                optimizer.step()
             assert torch.equal(net.anchors, x[-10:])
             assert torch.equal(parallel.eval()(x), net(x))
             assert error(net) < 0.1

@@ -50,11 +50,11 @@ def test_consistency_training_narrows_the_spread(mlp):
     def spread_after(consistency):
         torch.manual_seed(0)
         net = Anchored(copy.deepcopy(mlp))
-        optimiser = torch.optim.Adam(net.parameters(), 1e-2)
+        optimizer = torch.optim.Adam(net.parameters(), 1e-2)
         for _ in range(100):
-            optimiser.zero_grad()
+            optimizer.zero_grad()
             anchored_loss(net, F.mse_loss, x, y, n_anchors=4, consistency=consistency).backward()
-            optimiser.step()
+            optimizer.step()
         return float(net.posterior(torch.randn(50, 5)).var.mean())
 
     assert spread_after(5.0) < 0.5 * spread_after(0.0)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from deltauq import plots
-from deltauq.plots.colours import BLUE, DARK_PARTNERS
+from deltauq.plots.colors import BLUE, DARK_PARTNERS
 from deltauq.plots.page import Code, Details, Figure, Section, Table, render_page
 from deltauq.utils.install import install_command
 

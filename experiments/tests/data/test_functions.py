@@ -57,8 +57,8 @@ def test_maxima(name):
     problem = ALL[name]
     low, high = problem.bounds
     assert low.shape == high.shape == (problem.dimension,)
-    assert np.all(low < problem.maximiser) and np.all(problem.maximiser < high)
-    np.testing.assert_allclose(problem.value(np.array([problem.maximiser])), problem.maximum)
+    assert np.all(low < problem.maximizer) and np.all(problem.maximizer < high)
+    np.testing.assert_allclose(problem.value(np.array([problem.maximizer])), problem.maximum)
     # A fine grid, and a climb from its best point, find nothing better and end at the same place.
     axes = [
         np.linspace(a, b, 30_001 if problem.dimension == 1 else 401) for a, b in zip(low, high, strict=True)
@@ -70,7 +70,7 @@ def test_maxima(name):
     )
     assert -climb.fun == pytest.approx(problem.maximum, abs=1e-8)
     if name in MAXIMISATIONS:
-        np.testing.assert_allclose(climb.x, problem.maximiser, atol=1e-4)
+        np.testing.assert_allclose(climb.x, problem.maximizer, atol=1e-4)
 
 
 @pytest.mark.parametrize("name", ALL)

@@ -86,7 +86,7 @@ class DEUPNetwork(NetworkBaseline):
         errors = []
         with torch.no_grad():
             for net, fold in zip(nets, folds, strict=True):
-                inputs = as_inputs(x[fold], training.normalise, channels_last=False)
+                inputs = as_inputs(x[fold], training.normalize, channels_last=False)
                 errors.append(y[fold] - outputs_of(net, inputs, next(net.parameters()).device))
         return folds.flatten(), torch.cat(errors)
 

@@ -42,7 +42,7 @@ class Training:
 
     recipe: Recipe
     fabric: Fabric | None = None
-    normalise: tuple[Tensor, Tensor] | None = None
+    normalize: tuple[Tensor, Tensor] | None = None
     checkpoint: Path | None = None
     progress: Progress | None = None
     criterion: Criterion | None = None
@@ -72,7 +72,7 @@ class Training:
             self.recipe,
             objective,
             fabric=self.fabric,
-            normalise=self.normalise,
+            normalize=self.normalize,
             checkpoint=self.checkpoint,
             progress=self.progress,
         )
@@ -96,7 +96,7 @@ class Training:
             device = Fabric(accelerator="auto", devices=1).device
             for net in nets:
                 net.to(device)
-            inputs = as_inputs(x, self.normalise, channels_last=False)
+            inputs = as_inputs(x, self.normalize, channels_last=False)
             with suppress(NotStackableError):
                 fit_many(
                     nets, inputs, y, recipe, self.criterion, rows=rows, seeds=seeds, progress=self.progress
@@ -119,7 +119,7 @@ class TensorBaseline(ABC):
         recipe: Recipe,
         *,
         fabric: Fabric | None = None,
-        normalise: tuple[Tensor, Tensor] | None = None,
+        normalize: tuple[Tensor, Tensor] | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
         progress: Progress | None = None,
         criterion: Criterion | None = None,
@@ -136,7 +136,7 @@ class TensorBaseline(ABC):
             How to train. Its seed determines all random numbers of training.
         fabric : Fabric, optional
             Devices and precision; by default one device.
-        normalise : (mean, std), tensors of shape (channels,), optional
+        normalize : (mean, std), tensors of shape (channels,), optional
             Mean and standard deviation by which x is standardised.
         checkpoint : path, optional
             Training is resumed from this file if it exists. Baselines of several networks write one file
@@ -152,7 +152,7 @@ class TensorBaseline(ABC):
         self
         """
         path = None if checkpoint is None else Path(checkpoint)
-        self._fit(x, check_data(x, y), Training(recipe, fabric, normalise, path, progress, criterion))
+        self._fit(x, check_data(x, y), Training(recipe, fabric, normalize, path, progress, criterion))
         return self
 
     @abstractmethod
@@ -162,7 +162,7 @@ class TensorBaseline(ABC):
         Parameters
         ----------
         x : tensor of shape (n, ...)
-            Network inputs: floats, normalised if `fit` was given `normalise`.
+            Network inputs: floats, normalised if `fit` was given `normalize`.
         link : {"sigmoid", "softmax"}, optional
             Also return the moments behind this link.
         batch_size : int, optional

@@ -63,7 +63,7 @@ class TemperatureNetwork(SampledBaseline):
         held_out, training_rows = shuffled[:n_held_out], shuffled[n_held_out:]
         net = self.new_network(seed)
         training.run(net, x[training_rows], y[training_rows])
-        self._scale(net, as_inputs(x[held_out], training.normalise, channels_last=False), y[held_out])
+        self._scale(net, as_inputs(x[held_out], training.normalize, channels_last=False), y[held_out])
 
     @torch.no_grad()
     def _scale(self, net: nn.Module, x: Tensor, y: Tensor) -> None:

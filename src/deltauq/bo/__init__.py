@@ -10,8 +10,8 @@ except ImportError as error:
 from deltauq.bo.anchored import AnchoredSurrogate, SklearnSurrogate
 from deltauq.bo.baselines import DEUPSurrogate, DropoutSurrogate, EnsembleSurrogate, GPSurrogate
 from deltauq.bo.history import History
-from deltauq.bo.loop import OptimisationError, maximize
-from deltauq.bo.optimiser import Optimiser
+from deltauq.bo.loop import OptimizationError, maximize
+from deltauq.bo.optimizer import Optimizer
 from deltauq.bo.posteriors import AnchorPosterior, AnchorSampler
 from deltauq.bo.surrogate import fit_together
 from deltauq.bo.transforms import ClipWorst
@@ -26,8 +26,8 @@ __all__ = [
     "EnsembleSurrogate",
     "GPSurrogate",
     "History",
-    "OptimisationError",
-    "Optimiser",
+    "OptimizationError",
+    "Optimizer",
     "SklearnSurrogate",
     "fit_together",
     "maximize",

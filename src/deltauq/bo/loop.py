@@ -13,11 +13,11 @@ from numpy.typing import ArrayLike
 from deltauq.bo.acquisition import Acquisition
 from deltauq.bo.anchored import default_surrogate
 from deltauq.bo.history import History, format_point
-from deltauq.bo.optimiser import MakeSurrogate, Optimiser, as_number, check_count
+from deltauq.bo.optimizer import MakeSurrogate, Optimizer, as_number, check_count
 from deltauq.utils.progress import counting_bar
 
 
-class OptimisationError(RuntimeError):
+class OptimizationError(RuntimeError):
     """Ended a maximisation early; `history` has the evaluated points, `x` the failed one or None."""
 
     def __init__(self, message: str, history: History, x: np.ndarray | None = None) -> None:
@@ -55,10 +55,10 @@ def maximize(
     n_initial : int, default=6
         Number of points drawn uniformly at the start, at least two.
     surrogate, acquisition
-        How points are chosen; see `Optimiser`.
+        How points are chosen; see `Optimizer`.
     on_failure : {"raise", "skip"}
         The objective fails if it raises an exception or does not return one finite number. "raise": raise
-        `OptimisationError`, which has the history; called again with the same `path`, the failed point is
+        `OptimizationError`, which has the history; called again with the same `path`, the failed point is
         evaluated again. "skip": the failure is recorded, counts as a step, and its neighbourhood is avoided.
     path : path, optional
         File that every point is written to as soon as it is evaluated. If it exists, the run continues from
@@ -85,27 +85,27 @@ def maximize(
     if on_failure not in ("raise", "skip"):
         raise ValueError(f'on_failure must be "raise" or "skip", got {on_failure!r}.')
     n_steps = check_count("n_steps", n_steps, least=0)
-    optimiser = Optimiser(
+    optimizer = Optimizer(
         bounds, n_initial=n_initial, surrogate=surrogate, acquisition=acquisition, path=path, seed=seed
     )
-    total = optimiser.n_initial + n_steps
+    total = optimizer.n_initial + n_steps
     report = progress if callable(progress) else lambda done, total: None
     with counting_bar("evaluations") if progress is True else nullcontext(report) as tick:
-        for done in range(len(optimiser.history), total):
+        for done in range(len(optimizer.history), total):
             tick(done, total)
-            _step(f, optimiser, on_failure)
+            _step(f, optimizer, on_failure)
         tick(total, total)
-    return optimiser.history
+    return optimizer.history
 
 
-def _step(f: Callable[[np.ndarray], float], optimiser: Optimiser, on_failure: str) -> None:
+def _step(f: Callable[[np.ndarray], float], optimizer: Optimizer, on_failure: str) -> None:
     """Evaluate the objective at the next point and record its value."""
-    history = optimiser.history
+    history = optimizer.history
     try:
-        x = optimiser.ask()[0]
+        x = optimizer.ask()[0]
     except Exception as error:
         message = f"no next point after {len(history)} evaluations: {_one_line(error)}"
-        raise OptimisationError(message, history) from error
+        raise OptimizationError(message, history) from error
     value = None
     try:
         value = as_number(f(x.copy()))
@@ -114,13 +114,13 @@ def _step(f: Callable[[np.ndarray], float], optimiser: Optimiser, on_failure: st
     except Exception as error:
         if on_failure == "raise":
             message = f"the objective failed at x = {format_point(x)}, after {len(history)} evaluations: "
-            raise OptimisationError(message + _one_line(error), history, x) from error
+            raise OptimizationError(message + _one_line(error), history, x) from error
         value = None
     try:
-        optimiser.tell(x, value)
+        optimizer.tell(x, value)
     except OSError as error:
         message = f"the value {value} at x = {format_point(x)} could not be written to the file: "
-        raise OptimisationError(message + _one_line(error), optimiser.history, x) from error
+        raise OptimizationError(message + _one_line(error), optimizer.history, x) from error
 
 
 def _one_line(error: Exception) -> str:

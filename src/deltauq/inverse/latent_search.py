@@ -103,7 +103,7 @@ def search(
     -------
     result : SearchResult
     """
-    y_targets = _standardise_targets(targets, y_mean, y_std)
+    y_targets = _standardize_targets(targets, y_mean, y_std)
     check_counts(n_restarts=n_restarts, n_steps=n_steps)
     _check_positive(lr=lr, scale=scale)
     if starts is None:
@@ -120,7 +120,7 @@ def search(
     z = starts.repeat(len(y_targets), 1)
     with _evaluation_mode(g, f):
         _check_models(g, f, y, z)
-        z, loss, diverged = _minimise(
+        z, loss, diverged = _minimize(
             lambda z: laplace_loss(predict_moments(f, g(y, z)), y[:, 0], scale), z, n_steps, lr, progress
         )
         with torch.no_grad():
@@ -266,7 +266,7 @@ def laplace_loss(moments: Moments, y: Tensor, scale: float = 1.0) -> Tensor:
     return distance * (-log_b).exp() + log_b
 
 
-def _minimise(
+def _minimize(
     loss: Callable[[Tensor], Tensor],
     z: Tensor,
     n_steps: int,
@@ -307,7 +307,7 @@ def _evaluation_mode(*models: Any) -> Iterator[None]:
         yield
 
 
-def _standardise_targets(targets: Sequence[float] | Tensor, y_mean: float, y_std: float) -> Tensor:
+def _standardize_targets(targets: Sequence[float] | Tensor, y_mean: float, y_std: float) -> Tensor:
     """Return standardised targets of shape (t,)."""
     values = torch.as_tensor(targets, dtype=torch.float64).cpu()
     if values.ndim != 1 or len(values) == 0:

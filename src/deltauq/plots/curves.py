@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from deltauq.plots import colours
+from deltauq.plots import colors
 from deltauq.plots.layout import add_diagonal, add_series, empty_figure, series_styles
 
 if TYPE_CHECKING:
@@ -49,18 +49,18 @@ def mean_and_band(
     figure = empty_figure(x_title="x", y_title="y")
     low, high = y_range or _span(mean, *bands.values(), extra=train[1])
     if gap is not None:
-        figure.add_vrect(x0=gap[0], x1=gap[1], fillcolor=colours.GAP_SHADE, line_width=0, layer="below")
+        figure.add_vrect(x0=gap[0], x1=gap[1], fillcolor=colors.GAP_SHADE, line_width=0, layer="below")
     for (name, half), fill in zip(bands.items(), _band_fills(len(bands)), strict=True):
         _add_band(figure, x, mean, half, name, fill)
     if truth is not None:
         figure.add_scatter(
-            x=x, y=truth, name="truth", mode="lines", line={"dash": "dot", "width": 2, "color": colours.MUTED}
+            x=x, y=truth, name="truth", mode="lines", line={"dash": "dot", "width": 2, "color": colors.MUTED}
         )
-    figure.add_scatter(x=x, y=mean, name="mean", mode="lines", line={"width": 2.5, "color": colours.BLUE})
-    points = {"size": 6, "color": colours.ORANGE}
+    figure.add_scatter(x=x, y=mean, name="mean", mode="lines", line={"width": 2.5, "color": colors.BLUE})
+    points = {"size": 6, "color": colors.ORANGE}
     figure.add_scatter(x=train[0], y=train[1], name="data", mode="markers", marker=points)
     if anchors is not None:
-        ticks = {"symbol": "line-ns", "size": 11, "line": {"width": 1.5, "color": colours.GREEN}}
+        ticks = {"symbol": "line-ns", "size": 11, "line": {"width": 1.5, "color": colors.GREEN}}
         floor = np.full(len(anchors), low + 0.035 * (high - low))
         figure.add_scatter(
             x=anchors, y=floor, name="anchors", mode="markers", marker=ticks, hovertemplate="anchor %{x:.2f}"
@@ -211,7 +211,7 @@ def _add_band(
 def _band_fills(n: int) -> list[str]:
     if n > 2:
         raise ValueError(f"A figure has at most two bands, got {n}.")
-    return [colours.WIDE_BAND, colours.BAND][2 - n :]
+    return [colors.WIDE_BAND, colors.BAND][2 - n :]
 
 
 def _span(mean: np.ndarray, *halves: np.ndarray, extra: np.ndarray) -> tuple[float, float]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from deltauq.plots import colours
+from deltauq.plots import colors
 from deltauq.utils.install import install_command
 
 if TYPE_CHECKING:
@@ -19,12 +19,12 @@ def empty_figure(*, x_title: str, y_title: str) -> Figure:
         message = f"figures need plotly: {install_command('report')}"
         raise ModuleNotFoundError(message, name="plotly") from error
     axis: dict[str, Any] = {
-        "gridcolor": colours.GRID,
-        "linecolor": colours.MUTED,
+        "gridcolor": colors.GRID,
+        "linecolor": colors.MUTED,
         "zeroline": False,
         "showline": True,
         "ticks": "outside",
-        "tickcolor": colours.MUTED,
+        "tickcolor": colors.MUTED,
         "automargin": True,
     }
     return go.Figure(
@@ -32,7 +32,7 @@ def empty_figure(*, x_title: str, y_title: str) -> Figure:
             "template": "none",
             "paper_bgcolor": "rgba(0,0,0,0)",
             "plot_bgcolor": "rgba(0,0,0,0)",
-            "font": {"family": "system-ui, sans-serif", "size": 14, "color": colours.INK},
+            "font": {"family": "system-ui, sans-serif", "size": 14, "color": colors.INK},
             "margin": {"l": 10, "r": 26, "t": 10, "b": 10},
             "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"},
             "hoverlabel": {"font": {"size": 13}},
@@ -68,12 +68,12 @@ def error_bars(std: Any, colour: str) -> dict[str, Any]:
 
 def add_diagonal(figure: Figure, start: float, end: float, name: str) -> None:
     """Draw the dotted line on which both axes agree."""
-    line = {"dash": "dot", "width": 1.5, "color": colours.MUTED}
+    line = {"dash": "dot", "width": 1.5, "color": colors.MUTED}
     figure.add_scatter(x=[start, end], y=[start, end], name=name, mode="lines", line=line, hoverinfo="skip")
 
 
 def series_styles(n: int) -> tuple[tuple[str, str], ...]:
     """Return a colour and a symbol for each of n series."""
-    if n > len(colours.SERIES):
-        raise ValueError(f"A figure has at most {len(colours.SERIES)} series, got {n}.")
-    return colours.SERIES[:n]
+    if n > len(colors.SERIES):
+        raise ValueError(f"A figure has at most {len(colors.SERIES)} series, got {n}.")
+    return colors.SERIES[:n]

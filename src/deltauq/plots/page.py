@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from deltauq.plots import colours
+from deltauq.plots import colors
 from deltauq.utils.install import install_command
 
 _NUMBER = re.compile(r"[↓↑]? ?[-−+<≈]? ?[\d.,]+(e[-+]?\d+)? ?[%×]?( ± [\d.,e+-]+)?(\n.*)?|–(\n.*)?|nan|inf")
@@ -134,15 +134,15 @@ def render_page(
         sections=sections,
         footer=footer,
         contents=contents,
-        colours={
-            "ink": colours.INK,
-            "muted": colours.MUTED,
-            "line": colours.GRID,
-            "paper": colours.PAPER,
-            "soft": colours.SOFT,
-            "link": colours.BLUE,
+        colors={
+            "ink": colors.INK,
+            "muted": colors.MUTED,
+            "line": colors.GRID,
+            "paper": colors.PAPER,
+            "soft": colors.SOFT,
+            "link": colors.BLUE,
         },
-        dark_partners=colours.DARK_PARTNERS,
+        dark_partners=colors.DARK_PARTNERS,
         plotly_js=_plotly_js() if any(_has_figures(section.blocks) for section in sections) else "",
     )
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from deltauq.plots import colours
+from deltauq.plots import colors
 from deltauq.plots.layout import add_series, empty_figure, error_bars, series_styles
 
 if TYPE_CHECKING:
@@ -58,11 +58,11 @@ def dot_plot(rows: Sequence[str], series: Series, *, x_title: str, reference: fl
         )
     name_style = {"xref": "paper", "x": 0, "xanchor": "left", "yanchor": "top", "showarrow": False}
     for row, name in enumerate(rows):
-        figure.add_annotation(text=name, y=row - 0.5, font={"size": 13, "color": colours.MUTED}, **name_style)
-        figure.add_hline(y=row - 0.5, line={"width": 1, "color": colours.GRID}, layer="below")
+        figure.add_annotation(text=name, y=row - 0.5, font={"size": 13, "color": colors.MUTED}, **name_style)
+        figure.add_hline(y=row - 0.5, line={"width": 1, "color": colors.GRID}, layer="below")
     if reference is not None:
         figure.add_vline(
-            x=reference, line={"dash": "dot", "width": 1.5, "color": colours.MUTED}, layer="below"
+            x=reference, line={"dash": "dot", "width": 1.5, "color": colors.MUTED}, layer="below"
         )
     figure.update_yaxes(visible=False, range=[len(rows) - 0.5, -0.5])
     return figure
@@ -111,15 +111,15 @@ def best_so_far(values: np.ndarray, *, n_initial: int = 0) -> Figure:
     figure = empty_figure(x_title="evaluation", y_title="value")
     number = np.arange(1, len(values) + 1)
     if n_initial:
-        figure.add_vrect(x0=0.5, x1=n_initial + 0.5, fillcolor=colours.GAP_SHADE, line_width=0, layer="below")
-    points = {"size": 6, "color": colours.ORANGE}
+        figure.add_vrect(x0=0.5, x1=n_initial + 0.5, fillcolor=colors.GAP_SHADE, line_width=0, layer="below")
+    points = {"size": 6, "color": colors.ORANGE}
     figure.add_scatter(x=number, y=values, name="evaluated", mode="markers", marker=points)
     figure.add_scatter(
         x=number,
         y=np.fmax.accumulate(values),
         name="best so far",
         mode="lines",
-        line={"width": 2.5, "color": colours.BLUE, "shape": "hv"},
+        line={"width": 2.5, "color": colors.BLUE, "shape": "hv"},
     )
     figure.update_xaxes(range=[0.5, max(len(values), n_initial) + 0.5])
     return figure

@@ -230,7 +230,7 @@ def test_images_are_trained_on_with_augmentation_and_masks():
     torch.manual_seed(0)
     net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(144, 2))
     recipe = replace(RECIPE, epochs=20, augment="crop-flip", mask=0.25, channels_last=True)
-    history = fit(Anchored(net, 4), x, y, recipe, normalise=(torch.full((3,), 0.5), torch.ones(3)))
+    history = fit(Anchored(net, 4), x, y, recipe, normalize=(torch.full((3,), 0.5), torch.ones(3)))
     assert history.losses[-1] < 0.5 * history.losses[0]
 
 
@@ -367,10 +367,10 @@ def test_a_checkpoint_of_other_normalisation_raises(tmp_path):
     x, y = torch.randint(256, (20, 3, 4, 4), dtype=torch.uint8), torch.arange(20) % 2
     net = nn.Sequential(nn.Flatten(), nn.Linear(48, 2))
     scales = torch.zeros(3), torch.ones(3)
-    fit(net, x, y, RECIPE, checkpoint=tmp_path / "run.ckpt", normalise=scales)
+    fit(net, x, y, RECIPE, checkpoint=tmp_path / "run.ckpt", normalize=scales)
     for other in (None, (torch.ones(3), torch.ones(3))):
         with pytest.raises(ValueError, match="other data"):
-            fit(net, x, y, RECIPE, checkpoint=tmp_path / "run.ckpt", normalise=other)
+            fit(net, x, y, RECIPE, checkpoint=tmp_path / "run.ckpt", normalize=other)
 
 
 @pytest.mark.parametrize("damage", ["cut", "text", "empty", "other", "tensor"])

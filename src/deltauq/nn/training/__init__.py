@@ -3,7 +3,7 @@
 from deltauq.nn.training.engine import History, check_data, fit, supervised
 from deltauq.nn.training.loader import Batch, Objective, as_inputs, derive_seed
 from deltauq.nn.training.recipe import Recipe
-from deltauq.nn.training.vectorised import NotStackableError, fit_many
+from deltauq.nn.training.vectorized import NotStackableError, fit_many
 
 __all__ = [
     "Batch",

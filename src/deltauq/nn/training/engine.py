@@ -69,7 +69,7 @@ def fit(
     objective: Objective | None = None,
     *,
     fabric: Fabric | None = None,
-    normalise: tuple[Tensor, Tensor] | None = None,
+    normalize: tuple[Tensor, Tensor] | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     checkpoint_every: int = 1,
     progress: Callable[[int, float], None] | None = None,
@@ -94,7 +94,7 @@ def fit(
     fabric : Fabric, optional
         Several devices or another strategy; its own precision is then used. By default one device: a GPU
         where there is one.
-    normalise : (mean, std), tensors of shape (channels,), optional
+    normalize : (mean, std), tensors of shape (channels,), optional
         Mean and standard deviation by which x is standardised.
     checkpoint : path, optional
         File that is written after every `checkpoint_every` epochs. If it exists, the run is resumed from it;
@@ -123,7 +123,7 @@ def fit(
     optimizer = recipe.make_optimizer(net.parameters(), graphed=graphed)
     compiled: Any = torch.compile(net) if recipe.compile else net
     module, optimizer = fabric.setup(compiled, optimizer)
-    epochs = Epochs(x.to(device), y.to(device), recipe, BatchPairing.of(net), normalise)
+    epochs = Epochs(x.to(device), y.to(device), recipe, BatchPairing.of(net), normalize)
     drop_last = recipe.drop_last or graphed or fabric.world_size > 1
     history = History()
     state = {"net": module, "optimizer": optimizer}
@@ -132,7 +132,7 @@ def fit(
         options = asdict(recipe)
         if isinstance(net, Anchored):
             options.update(mask_rows=net.mask_rows, train_anchors=repr(net.train_anchors))
-        description = {"recipe": options, "data": _hash_of(x, y, *(normalise or ()))}
+        description = {"recipe": options, "data": _hash_of(x, y, *(normalize or ()))}
         history = _resume(fabric, Path(checkpoint), state, description, net)
 
     def step(batch: Batch) -> Tensor:

@@ -110,11 +110,11 @@ class Epochs:
         y: Tensor,
         recipe: Recipe,
         pairing: BatchPairing,
-        normalise: tuple[Tensor, Tensor] | None = None,
+        normalize: tuple[Tensor, Tensor] | None = None,
     ) -> None:
         if recipe.augment and x.ndim != 4:
             raise ValueError(f"augmentation needs images of shape (n, channels, h, w), got {tuple(x.shape)}.")
-        self.x, self.y, self.recipe, self.pairing, self.normalise = x, y, recipe, pairing, normalise
+        self.x, self.y, self.recipe, self.pairing, self.normalize = x, y, recipe, pairing, normalize
 
     def batches(self, epoch: int, *, drop_last: bool) -> list[Batch]:
         """Return the batches of an epoch; see `draw_order` for `drop_last`."""
@@ -136,18 +136,18 @@ class Epochs:
         return self._inputs(self.x[:n])
 
     def _inputs(self, x: Tensor) -> Tensor:
-        return as_inputs(x, self.normalise, channels_last=self.recipe.channels_last)
+        return as_inputs(x, self.normalize, channels_last=self.recipe.channels_last)
 
 
-def as_inputs(x: Tensor, normalise: tuple[Tensor, Tensor] | None, *, channels_last: bool) -> Tensor:
+def as_inputs(x: Tensor, normalize: tuple[Tensor, Tensor] | None, *, channels_last: bool) -> Tensor:
     """Return inputs as floats: bytes divided by 255, then standardised by mean and std of each channel.
 
     `channels_last` stores images in that memory format.
     """
     if x.dtype == torch.uint8:
         x = x.float().div_(255)
-    if normalise is not None:
-        mean, std = (value.to(x).view(-1, *[1] * (x.ndim - 2)) for value in normalise)
+    if normalize is not None:
+        mean, std = (value.to(x).view(-1, *[1] * (x.ndim - 2)) for value in normalize)
         x = (x - mean) / std
     if channels_last and x.ndim == 4:
         x = x.contiguous(memory_format=torch.channels_last)

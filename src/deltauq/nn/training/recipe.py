@@ -27,7 +27,7 @@ class Recipe:
     epochs, batch_size : int
         Number of epochs, and rows of a batch.
     optimizer : {"sgd", "adam", "adamw"}
-        Optimiser of PyTorch.
+        Optimizer of PyTorch.
     lr, weight_decay, momentum : float
         Learning rate, weight decay, and the momentum of SGD.
     schedule : {"constant", "steps", "linear", "cosine"}
@@ -101,7 +101,7 @@ class Recipe:
         return self.lr
 
     def make_optimizer(self, parameters: Iterable[Tensor], *, graphed: bool) -> torch.optim.Optimizer:
-        """Return the optimiser of these parameters; `graphed` if its steps are replayed as a CUDA graph."""
+        """Return the optimizer of these parameters; `graphed` if its steps are replayed as a CUDA graph."""
         parameters = list(parameters)
         # A graph reads the rate from a tensor.
         rate = torch.tensor(self.lr, device=parameters[0].device) if graphed else self.lr

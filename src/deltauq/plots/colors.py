@@ -35,8 +35,8 @@ SERIES = (
     (MUTED, "cross"),
 )
 
-CLASS_COLOURS = (GREEN, BLUE, ORANGE)
-REGION_COLOURS = ("#cfe9e1", "#cfe4f2", "#f7dcc9")
+CLASS_COLORS = (GREEN, BLUE, ORANGE)
+REGION_COLORS = ("#cfe9e1", "#cfe4f2", "#f7dcc9")
 
 DARK_PARTNERS = {
     INK: "#e6e9ec",

@@ -1,4 +1,4 @@
-"""`Optimiser`: proposals, the file, and invalid input."""
+"""`Optimizer`: proposals, the file, and invalid input."""
 
 from functools import partial
 
@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from sklearn.ensemble import RandomForestRegressor
 
 from deltauq import AnchoredRegressor
-from deltauq.bo import AnchoredSurrogate, GPSurrogate, Optimiser, SklearnSurrogate
-from deltauq.bo.optimiser import training_data
+from deltauq.bo import AnchoredSurrogate, GPSurrogate, Optimizer, SklearnSurrogate
+from deltauq.bo.optimizer import training_data
 from deltauq.nn import MLP
 from deltauq.nn.training import Recipe
 
@@ -36,20 +36,20 @@ def bowl_at(x):
 
 
 def test_surrogate_without_fit():
-    optimiser = Optimiser(SQUARE, n_initial=2, surrogate=lambda X, Y: SingleTaskGP(X, Y).eval())
-    points = optimiser.ask(3)
-    optimiser.tell(points, [bowl_at(x) for x in points])
-    assert optimiser.ask().shape == (1, 2)
+    optimizer = Optimizer(SQUARE, n_initial=2, surrogate=lambda X, Y: SingleTaskGP(X, Y).eval())
+    points = optimizer.ask(3)
+    optimizer.tell(points, [bowl_at(x) for x in points])
+    assert optimizer.ask().shape == (1, 2)
 
 
 def test_ask_is_repeatable():
-    optimiser = Optimiser(SQUARE, surrogate=GPSurrogate)
+    optimizer = Optimizer(SQUARE, surrogate=GPSurrogate)
     for _ in range(4):
-        points = optimiser.ask(2)
-        np.testing.assert_array_equal(optimiser.ask(2), points)
-        np.testing.assert_array_equal(optimiser.ask(1), points[:1])
-        np.testing.assert_array_equal(optimiser.ask(pending=points[0]), points[1:])
-        optimiser.tell(points, [bowl_at(x) for x in points])
+        points = optimizer.ask(2)
+        np.testing.assert_array_equal(optimizer.ask(2), points)
+        np.testing.assert_array_equal(optimizer.ask(1), points[:1])
+        np.testing.assert_array_equal(optimizer.ask(pending=points[0]), points[1:])
+        optimizer.tell(points, [bowl_at(x) for x in points])
 
 
 def test_networks_are_trained_with_different_seeds():
@@ -61,22 +61,22 @@ def test_networks_are_trained_with_different_seeds():
             return super().fit()
 
     for seed in (0, 1):
-        optimiser = Optimiser(
+        optimizer = Optimizer(
             SQUARE, surrogate=partial(Recording, recipe=Recipe(epochs=2)), n_initial=3, seed=seed
         )
-        points = optimiser.ask(3)
-        optimiser.tell(points, [bowl_at(x) for x in points])
-        np.testing.assert_array_equal(optimiser.ask(2)[:1], optimiser.ask(1))
-        optimiser.ask(1)
+        points = optimizer.ask(3)
+        optimizer.tell(points, [bowl_at(x) for x in points])
+        np.testing.assert_array_equal(optimizer.ask(2)[:1], optimizer.ask(1))
+        optimizer.ask(1)
     assert len(seeds) == 6 and len(set(seeds)) == 4  # two points each; the first is proposed again
 
 
 @pytest.mark.parametrize("surrogate", [GPSurrogate, SMALL, FOREST], ids=["gp", "anchored", "forest"])
 def test_points_of_one_ask_differ(surrogate):
-    optimiser = Optimiser(SQUARE, surrogate=surrogate)
-    points = optimiser.ask(6)
-    optimiser.tell(points, [bowl_at(x) for x in points])
-    batch = optimiser.ask(3)
+    optimizer = Optimizer(SQUARE, surrogate=surrogate)
+    points = optimizer.ask(6)
+    optimizer.tell(points, [bowl_at(x) for x in points])
+    batch = optimizer.ask(3)
     distances = torch.pdist(torch.as_tensor(np.concatenate([points, batch])))
     assert distances.min() > 1e-6
 
@@ -88,14 +88,14 @@ def test_known_points_count_as_initial():
         fitted.append((X, Y))
         return GPSurrogate(X, Y)
 
-    optimiser = Optimiser([[0, 10], [2, 20]], surrogate=surrogate, n_initial=4)
+    optimizer = Optimizer([[0, 10], [2, 20]], surrogate=surrogate, n_initial=4)
     known = np.random.default_rng(0).uniform([0, 10], [2, 20], (4, 2))
     for x in known[:3]:
-        optimiser.tell(x, bowl_at(x))
-    optimiser.ask()
+        optimizer.tell(x, bowl_at(x))
+    optimizer.ask()
     assert not fitted
-    optimiser.tell(known[3:], bowl_at(known[3]))
-    optimiser.ask()
+    optimizer.tell(known[3:], bowl_at(known[3]))
+    optimizer.ask()
     (X, Y) = fitted[0]
     np.testing.assert_allclose(X, (known - [0, 10]) / [2, 10])
     assert Y.shape == (4, 1) and Y.std(correction=0).item() == pytest.approx(1)
@@ -103,15 +103,15 @@ def test_known_points_count_as_initial():
 
 @pytest.mark.parametrize("values", [[], [1.0], [1.0, None, None], [None] * 5, ["same"] * 5])
 def test_points_are_uniform_with_fewer_than_two_values(values):
-    optimiser = Optimiser(SQUARE, n_initial=2, surrogate=lambda X, Y: pytest.fail("no surrogate is needed"))
+    optimizer = Optimizer(SQUARE, n_initial=2, surrogate=lambda X, Y: pytest.fail("no surrogate is needed"))
     for number, value in enumerate(values):
         x = [0.5, 0.5] if value == "same" else [0.1 * number, 0.5]
-        optimiser.tell(x, 1.0 if value == "same" else value)
-    assert optimiser.ask().shape == (1, 2)
+        optimizer.tell(x, 1.0 if value == "same" else value)
+    assert optimizer.ask().shape == (1, 2)
 
 
 def test_initial_points_are_uniform():
-    points = Optimiser([[-1.0, 10.0], [1.0, 30.0]]).ask(400)
+    points = Optimizer([[-1.0, 10.0], [1.0, 30.0]]).ask(400)
     shares = (points - [-1.0, 10.0]) / [2.0, 20.0]
     assert ((shares >= 0) & (shares <= 1)).all()
     np.testing.assert_allclose(shares.mean(0), 0.5, atol=4 / np.sqrt(12 * 400))
@@ -119,7 +119,7 @@ def test_initial_points_are_uniform():
 
 
 def test_repeated_point_is_trained_on_once_with_its_mean():
-    optimiser = Optimiser(SQUARE, surrogate=GPSurrogate)
+    optimizer = Optimizer(SQUARE, surrogate=GPSurrogate)
     for x, y in [
         ([0.5, 0.0], 1.0),
         ([0.2, 0.2], 5.0),
@@ -127,22 +127,22 @@ def test_repeated_point_is_trained_on_once_with_its_mean():
         ([0.2, 0.2], None),
         ([0.9, 0.9], None),
     ]:
-        optimiser.tell(x, y)
-    np.testing.assert_array_equal(optimiser.history.Y, [1.0, 5.0, 3.0, np.nan, np.nan])
-    X, Y = training_data(optimiser.history)
+        optimizer.tell(x, y)
+    np.testing.assert_array_equal(optimizer.history.Y, [1.0, 5.0, 3.0, np.nan, np.nan])
+    X, Y = training_data(optimizer.history)
     np.testing.assert_array_equal(X, [[0.5, 0.0], [0.2, 0.2], [0.9, 0.9]])
     expected = np.array([2.0, 5.0, 1.0])  # the failed one is given the lowest value
     np.testing.assert_allclose(Y, (expected - expected.mean()) / expected.std())
-    x, value = optimiser.best
+    x, value = optimizer.best
     assert value == 5.0 and list(x) == [0.2, 0.2]
-    assert optimiser.ask().shape == (1, 2)
+    assert optimizer.ask().shape == (1, 2)
 
 
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=2, max_size=8))
 def test_training_values_are_finite_and_ordered(values):
-    optimiser = Optimiser([[0], [1]])
-    optimiser.tell(np.linspace(0, 1, len(values))[:, None], values)
-    _, Y = training_data(optimiser.history)
+    optimizer = Optimizer([[0], [1]])
+    optimizer.tell(np.linspace(0, 1, len(values))[:, None], values)
+    _, Y = training_data(optimizer.history)
     assert Y.mean() == pytest.approx(0, abs=1e-9)
     assert Y.std() == pytest.approx(1 if len(set(values)) > 1 else 0, abs=1e-6)
     order = np.argsort(values, kind="stable")
@@ -150,9 +150,9 @@ def test_training_values_are_finite_and_ordered(values):
 
 
 def test_empty_pending_and_empty_tell():
-    optimiser = Optimiser(SQUARE)
-    optimiser.tell([], [])
-    np.testing.assert_array_equal(optimiser.ask(pending=[]), optimiser.ask())
+    optimizer = Optimizer(SQUARE)
+    optimizer.tell([], [])
+    np.testing.assert_array_equal(optimizer.ask(pending=[]), optimizer.ask())
 
 
 # Invalid input.
@@ -179,7 +179,7 @@ def test_empty_pending_and_empty_tell():
 )
 def test_invalid_bounds(bounds, message):
     with pytest.raises(ValueError, match=message):
-        Optimiser(bounds)
+        Optimizer(bounds)
 
 
 @pytest.mark.parametrize(
@@ -198,39 +198,39 @@ def test_invalid_bounds(bounds, message):
     ],
 )
 def test_invalid_observations_change_nothing(x, y, message):
-    optimiser = Optimiser(SQUARE)
+    optimizer = Optimizer(SQUARE)
     with pytest.raises((TypeError, ValueError), match=message):
-        optimiser.tell(x, y)
-    assert len(optimiser.history) == 0
+        optimizer.tell(x, y)
+    assert len(optimizer.history) == 0
 
 
 def test_best_without_observations_raises():
-    optimiser = Optimiser(SQUARE)
-    assert optimiser.history.X.shape == (0, 2) and optimiser.history.best_so_far.shape == (0,)
+    optimizer = Optimizer(SQUARE)
+    assert optimizer.history.X.shape == (0, 2) and optimizer.history.best_so_far.shape == (0,)
     with pytest.raises(ValueError, match="0 were evaluated"):
-        _ = optimiser.best
+        _ = optimizer.best
     with pytest.raises(ValueError, match="n must be at least 1"):
-        optimiser.ask(0)
+        optimizer.ask(0)
 
 
 def test_unsupported_acquisition_functions():
-    def optimiser_with(acquisition):
-        optimiser = Optimiser(SQUARE, surrogate=GPSurrogate, acquisition=acquisition)
-        points = optimiser.ask(6)
-        optimiser.tell(points, [bowl_at(x) for x in points])
-        return optimiser
+    def optimizer_with(acquisition):
+        optimizer = Optimizer(SQUARE, surrogate=GPSurrogate, acquisition=acquisition)
+        points = optimizer.ask(6)
+        optimizer.tell(points, [bowl_at(x) for x in points])
+        return optimizer
 
     with pytest.raises(ValueError, match="LogExpectedImprovement does not support pending points"):
-        optimiser_with(LogExpectedImprovement).ask(2)
+        optimizer_with(LogExpectedImprovement).ask(2)
     with pytest.raises(TypeError, match="must return an AcquisitionFunction, got float"):
-        optimiser_with(lambda model, best_f: 1.0).ask()
+        optimizer_with(lambda model, best_f: 1.0).ask()
 
 
 def test_initial_points_are_not_proposed_again():
-    optimiser = Optimiser([[0.0], [1.0]], n_initial=6, surrogate=GPSurrogate)
-    first = optimiser.ask(3)
-    optimiser.tell(first[1], 1.0)
-    new = optimiser.ask(4, pending=first[[0, 2]])
+    optimizer = Optimizer([[0.0], [1.0]], n_initial=6, surrogate=GPSurrogate)
+    first = optimizer.ask(3)
+    optimizer.tell(first[1], 1.0)
+    new = optimizer.ask(4, pending=first[[0, 2]])
     everything = np.concatenate([first, new])
     assert len(np.unique(everything, axis=0)) == 7
 
@@ -239,14 +239,14 @@ def test_initial_points_are_not_proposed_again():
 def test_acquisition_class_without_best_f_raises(kind):
     from botorch.acquisition import analytic
 
-    optimiser = Optimiser([[0.0], [1.0]], surrogate=GPSurrogate, acquisition=getattr(analytic, kind))
+    optimizer = Optimizer([[0.0], [1.0]], surrogate=GPSurrogate, acquisition=getattr(analytic, kind))
     x = np.linspace(0, 1, 6)[:, None]
-    optimiser.tell(x, np.sin(5 * x[:, 0]))
+    optimizer.tell(x, np.sin(5 * x[:, 0]))
     with pytest.raises(ValueError, match=f"{kind} takes no best_f"):
-        optimiser.ask()
+        optimizer.ask()
 
 
 @pytest.mark.parametrize("value", [1 + 2j, np.complex128(1), 10**400])
 def test_values_that_are_no_floats_raise(value):
     with pytest.raises(TypeError, match="single number"):
-        Optimiser([[0.0], [1.0]]).tell([0.5], value)
+        Optimizer([[0.0], [1.0]]).tell([0.5], value)

@@ -1,4 +1,4 @@
-"""`Optimiser`: proposes points to evaluate and takes in their values."""
+"""`Optimizer`: proposes points to evaluate and takes in their values."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ MAX_DRAWS = 100
 """Attempts to draw a new uniform point: the bounds may contain fewer floating-point numbers than that."""
 
 
-class Optimiser:
+class Optimizer:
     """Maximises a function that is evaluated elsewhere: `ask` for points, `tell` their values.
 
     The first `n_initial` points are drawn uniformly. Each later point is the maximum of the acquisition
     function of a surrogate fitted to all values.
 
     `ask` depends only on the seed and on the observations: calling it again without `tell` returns the same
-    points, and an optimiser resumed from its file continues as the old one would have.
+    points, and an optimizer resumed from its file continues as the old one would have.
 
     Parameters
     ----------
