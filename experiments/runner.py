@@ -58,7 +58,7 @@ class Experiment:
     figures : callable, optional
         ``figures(lines)`` draws the figures of the report.
     derived : callable, optional
-        ``derived(line)`` computes further metrics from a line's details.
+        ``derived(line)`` computes additional metrics from a line's details.
     notes : str
         A few lines on the setting and the outcome. `docs/results/<name>.md` holds the discussion, if any.
     is_stored_only : callable

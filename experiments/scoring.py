@@ -24,7 +24,7 @@ class Prediction:
     ----------
     probabilities : array of shape (n, 10)
     ood_score : array of shape (n,)
-        Higher values mean further out of distribution.
+        Higher values indicate that an input is out of distribution.
     """
 
     probabilities: np.ndarray

@@ -34,7 +34,7 @@ MORE_PARTITIONS = {"quick": range(0), "paper": range(1, 4)}
 
 
 def cells(profile: str) -> list[Cell]:
-    """Return one cell per size, dataset, pairing, number of anchors and trial; further partitions last."""
+    """Return one cell per size, dataset, pairing, number of anchors and trial; additional partitions last."""
     return _first_partition(profile) + [
         {
             "n_train": 200,
@@ -112,7 +112,7 @@ def _tables(size: int) -> tuple[TableSpec, ...]:
 
 
 def _partitions() -> tuple[TableSpec, ...]:
-    """Return a table of the candidates for each further partition."""
+    """Return a table of the candidates for each additional partition."""
     return tuple(
         TableSpec(
             f"Spearman(σ, |error|), 200 rows, shared pairing, partition {partition} into folds",

@@ -25,7 +25,7 @@ def test_any_file_name(tmp_path):
         assert torch.equal(deltauq.load(tmp_path / name).anchors, net.anchors)
 
 
-def test_what_is_no_model_gets_one_sentence(tmp_path):
+def test_load_invalid_path(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"no file .*absent"):
         deltauq.load(tmp_path / "absent.safetensors")
     other = tmp_path / "model.pkl"

@@ -58,7 +58,7 @@ def test_training_together_equals_one_by_one_on_classes(blobs, tmp_path):
     torch.testing.assert_close(ours.link_mean, theirs.link_mean, rtol=1e-4, atol=1e-5)
 
 
-def test_members_with_batch_norm_keep_a_checkpoint_each_and_resume(wave, tmp_path):
+def test_members_with_batch_norm_resume_from_checkpoints(wave, tmp_path):
     x, y = wave
     first = DeepEnsemble(make_with_batch_norm, 2).fit(x, y, RECIPE, checkpoint=tmp_path / "run.ckpt")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run-0.ckpt", "run-1.ckpt"]

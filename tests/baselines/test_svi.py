@@ -59,7 +59,7 @@ def test_prediction_has_the_closed_form_of_a_linear_model(wave):
     torch.testing.assert_close(posterior.var, var, rtol=0.06, atol=0)
 
 
-def test_bayesian_linear_regression_has_the_known_mean_field_posterior():
+def test_mean_field_posterior_of_linear_regression():
     n, noise, prior = 200, 0.5, 0.7
     x = torch.randn(n, 3) @ torch.tensor([[1.0, 0.5, 0.0], [0.0, 1.0, 0.3], [0.0, 0.0, 1.0]])
     y = x @ torch.tensor([[1.0], [-0.5], [0.2]]) + 0.3 + noise * torch.randn(n, 1)

@@ -176,7 +176,7 @@ def test_anchors_that_agree_halve_the_logits():
     np.testing.assert_array_equal(scale_logits(posterior_of([logits, logits])), logits / 2)
 
 
-def test_scaled_logits_of_tensors_are_tensors_of_the_same_precision():
+def test_scaled_logits_keep_type_and_precision():
     samples = torch.randn(5, 50, 4, generator=torch.Generator().manual_seed(0))
     scaled = scale_logits(posterior_of(samples))
     assert isinstance(scaled, torch.Tensor) and scaled.dtype == torch.float32

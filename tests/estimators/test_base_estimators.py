@@ -43,7 +43,7 @@ def test_automatic_early_stopping_is_switched_off(table):
     assert model.estimator_.early_stopping is False
 
 
-def test_automatic_early_stopping_inside_a_pipeline_is_switched_off(table):
+def test_early_stopping_in_a_pipeline_is_disabled(table):
     model = fit(make_pipeline(StandardScaler(), HistGradientBoostingRegressor(max_iter=5)), table)
     assert model.estimator_[-1].early_stopping is False
 
@@ -64,7 +64,7 @@ def test_internal_validation_is_switched_off_with_a_warning(base, word, value, t
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_early_stopping_of_a_network_is_switched_off_with_a_warning(table):
+def test_early_stopping_of_a_network_is_disabled(table):
     with pytest.warns(UserWarning, match="early_stopping=True.*switched off"):
         model = fit(MLPRegressor(max_iter=3, early_stopping=True), table)
     assert model.estimator_.early_stopping is False
@@ -92,7 +92,7 @@ def test_center_keeps_the_settings_of_the_estimator(table):
 
 
 @pytest.mark.filterwarnings("ignore:.*probability.*:FutureWarning")
-def test_probabilities_of_svc_are_fitted_in_folds_of_rows_not_of_pairs(labelled):
+def test_svc_probabilities_use_folds_of_rows(labelled):
     X, y = labelled
     model = AnchoredClassifier(SVC(probability=True), n_anchors=3, random_state=0).fit(X, y)
     assert model.estimator_.probability is False

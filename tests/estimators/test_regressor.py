@@ -20,7 +20,7 @@ from deltauq import AnchoredRegressor
 from deltauq.core import DataPrior, Difference, SetPrior, TwoAnchor
 
 
-def test_prediction_is_the_mean_over_anchors_of_the_base_on_tuples(table):
+def test_prediction_is_the_mean_over_anchors(table):
     X, y = table
     model = AnchoredRegressor(KNeighborsRegressor(), n_anchors=9, random_state=0).fit(X, y)
     by_hand = np.array(

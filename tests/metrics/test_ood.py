@@ -58,7 +58,7 @@ def test_aupr_is_the_precision_averaged_over_the_steps_of_recall(sides):
 
 
 @given(scores())
-def test_fpr95_is_that_of_the_roc_curve_with_inside_as_the_positive_class(sides):
+def test_fpr95_agrees_with_the_roc_curve(sides):
     labels, values = labelled(*sides)
     fpr, tpr, _ = roc_curve(1 - labels, -values, drop_intermediate=False)
     assert fpr95(*sides) == fpr[tpr >= 0.95 - 1e-12][0]

@@ -44,7 +44,7 @@ def test_ties_give_the_mean_over_all_ways_to_break_them(rows):
 
 
 @given(rows=losses(), seed=st.integers(0, 99))
-def test_neither_the_order_of_rows_nor_the_scale_of_the_uncertainty_matters(rows, seed):
+def test_invariance_to_row_order_and_scale(rows, seed):
     loss, uncertainty = rows
     order = np.random.default_rng(seed).permutation(len(loss))
     expected = aurc(loss, uncertainty)
@@ -53,7 +53,7 @@ def test_neither_the_order_of_rows_nor_the_scale_of_the_uncertainty_matters(rows
 
 
 @given(losses())
-def test_the_loss_itself_is_the_best_order_and_its_negative_the_worst(rows):
+def test_risk_coverage_of_best_and_worst_order(rows):
     loss, uncertainty = rows
     assert aurc(loss, loss) - 1e-12 <= aurc(loss, uncertainty) <= aurc(loss, -loss) + 1e-12
     assert aurc(loss, np.ones(len(loss))) == pytest.approx(loss.mean(), abs=1e-12)

@@ -75,7 +75,7 @@ def test_the_training_step_is_one_graph(conv_net, images):
     assert not torch.equal(net.anchors, anchors)
 
 
-def test_the_first_step_of_given_anchors_is_one_graph_after_a_check(conv_net, images):
+def test_first_step_of_given_anchors_is_one_graph(conv_net, images):
     net = Anchored(conv_net, n_anchors=4, mask=0.25)
     before = copy.deepcopy(net.state_dict())
     net.check(images)

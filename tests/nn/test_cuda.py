@@ -90,7 +90,7 @@ def test_a_recorded_run_that_is_resumed_follows_its_schedule(tmp_path):
         torch.testing.assert_close(resumed.state_dict()[name], value, rtol=1e-4, atol=1e-5)
 
 
-def test_a_network_that_draws_its_own_anchors_is_trained_without_a_graph():
+def test_network_that_draws_its_own_anchors_gets_no_graph():
     from deltauq.nn import MLP, anchored_loss
     from deltauq.nn.training import Recipe, fit
 

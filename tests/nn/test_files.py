@@ -64,7 +64,7 @@ def test_own_networks_load_into_what_the_user_constructs(conv_net, tmp_path, ima
     assert torch.equal(again.anchors, net.anchors)
 
 
-def test_a_network_with_a_prior_of_its_own_is_constructed_by_the_user(tmp_path):
+def test_network_with_a_custom_prior(tmp_path):
     net = Anchored(MLP(5, 2, (8,)), train_anchors=SetPrior(torch.randn(3, 5)))
     net(torch.randn(4, 5))
     net.save(tmp_path / "net")
@@ -232,7 +232,7 @@ def test_a_file_whose_hash_fits_but_not_its_content(change, tmp_path):
         load(path)
 
 
-def test_another_average_masked_than_the_saved_one_raises_a_warning(tmp_path):
+def test_different_average_masked_raises_a_warning(tmp_path):
     net = Anchored(MLP(5, 2, (8,)), mask=0.1, average_masked=True)
     net(torch.randn(8, 5))
     net.save(tmp_path / "net")

@@ -384,7 +384,7 @@ def test_averaging_over_masked_anchors_may_be_set_after_training():
     assert torch.equal(net.posterior(x).mean, unmasked.mean)
 
 
-def test_masked_outputs_in_lower_precision_are_averaged_in_float32():
+def test_masked_half_precision_outputs_are_averaged_in_float32():
     net = Anchored(MLP(5, 2, (16,)), mask=0.5, average_masked=True).eval()
     net.set_anchors(torch.randn(10, 5))
     x = torch.randn(200, 5)

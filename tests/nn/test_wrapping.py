@@ -284,7 +284,7 @@ def test_transformers_do_not_use_their_fast_path(at):
     assert net.posterior(x).var.min() > 1e-9
 
 
-def test_self_attention_sees_the_projection_as_query_key_and_value():
+def test_self_attention_with_an_anchored_projection():
     attention = nn.MultiheadAttention(8, 2, batch_first=True)
 
     class Attends(nn.Module):

@@ -55,7 +55,7 @@ def test_traces_of_each_figure():
     assert [trace.name for trace in width.data] == ["groups", "nominal"]
 
 
-def test_errors_by_width_of_calibrated_intervals_lie_on_the_diagonal_despite_outliers():
+def test_errors_by_width_with_outliers():
     rng = np.random.default_rng(0)
     half = rng.uniform(1, 9, 20_000)
     error = rng.normal(size=20_000) * half / 1.645

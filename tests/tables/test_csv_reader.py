@@ -181,7 +181,7 @@ def test_text_that_does_not_fit_the_encoding_raises(tmp_path):
 
 
 @given(data=st.binary(max_size=300), encoding=st.sampled_from(["utf-16", "cp1252", "utf-7", "shift_jis"]))
-def test_any_bytes_in_other_encodings_give_a_table_or_a_table_error(data, encoding, tmp_path_factory):
+def test_random_bytes_in_other_encodings(data, encoding, tmp_path_factory):
     path = tmp_path_factory.mktemp("csv") / "x.csv"
     path.write_bytes(data)
     try:

@@ -224,7 +224,7 @@ class BrokenModel(BayesianRidge):
         raise ValueError("these rows are no good")
 
 
-def test_an_error_of_the_base_model_is_a_table_error_and_a_bug_is_not(mixed, monkeypatch):
+def test_only_errors_of_the_base_estimator_are_table_errors(mixed, monkeypatch):
     table = mixed[["area", "rooms", "price"]]
     with pytest.raises(
         TableError, match="BrokenModel cannot be fitted to this table: these rows are no good"

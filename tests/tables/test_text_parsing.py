@@ -393,7 +393,7 @@ def test_other_tables_use_the_formats_of_the_training_table(change, message, opt
     pd.testing.assert_frame_equal(pd.read_csv(out), expected)
 
 
-def test_ambiguous_values_are_read_by_the_formats_of_the_training_table(model, sales):
+def test_ambiguous_values_follow_the_training_formats(model, sales):
     later = sales.assign(area="1,250", sold="04.05.2021")
     read = model.schema.read(later)
     assert set(read.area) == {1.25}

@@ -106,7 +106,7 @@ def test_models_inside_ours_are_shown_without_data():
     assert "DecisionTreeRegressor(max_depth=3)" in repr(AnchoredRegressor(DecisionTreeRegressor(max_depth=3)))
 
 
-def test_a_set_of_anchors_is_shown_without_data_inside_any_model():
+def test_repr_of_set_prior():
     model = AnchoredRegressor(DecisionTreeRegressor(), anchors=SetPrior(X))
     assert_no_data(make_pipeline(StandardScaler(), model), most=700)
     assert_no_data(GridSearchCV(model, {"anchors": [SetPrior(X), "data"]}), most=700)

@@ -244,7 +244,7 @@ def test_reading_between_pixels_is_scipys(fold, mode):
         np.testing.assert_allclose(read[k, ..., 2], expected, atol=1e-12)
 
 
-def test_the_affine_part_of_the_elastic_transform_moves_its_corners():
+def test_affine_part_of_the_elastic_transform():
     targets = digital.CORNERS + np.array([[2.0, 0.0], [0.0, -2.0], [1.0, 3.0]])
     places = digital._moved_back(targets[None])[0]
     for target, corner in zip(targets.astype(int), digital.CORNERS, strict=True):
