@@ -127,8 +127,8 @@ EXPERIMENT = Experiment(
         TableSpec("Seconds to fit", ("seconds_fit",), "dataset", best=None, labels=_LABELS),
     ),
     notes=(
-        "`deltauq.tables.fit` with its default settings (50 trees, K = 20), on the training rows of the standard "
-        f"splits, at most {MAX_ROWS['paper']} of them: {N_SPLITS['paper'][0]} splits, but "
+        "`deltauq.tables.fit` with its default settings (50 trees, K = 20), on the training rows of the "
+        f"standard splits, at most {MAX_ROWS['paper']} of them: {N_SPLITS['paper'][0]} splits, but "
         f"{N_SPLITS['paper'][1]} of {', '.join(LARGE[:-1])} and {LARGE[-1]}. Constant width is split "
         "conformal prediction by the same model and the same held-out rows, with σ ignored."
     ),
