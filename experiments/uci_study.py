@@ -111,8 +111,8 @@ EXPERIMENT = Experiment(
         "Training rows of the first standard split only. pretrained: both halves of the first layer start "
         "with the same weights, so that the network starts as a function of X alone. four: every row has "
         "four anchors per step, in one pass. consistent: the variance over them is an additional loss. "
-        "decay, dropout: in training, pretrained and with four anchors; prediction is without dropout. log: the "
-        "loss is the logarithm of the squared error. Dropout rates of MC dropout and priors of SVI are "
+        "decay, dropout: in training, pretrained and with four anchors; prediction is without dropout. log: "
+        "the loss is the logarithm of the squared error. Dropout rates of MC dropout and priors of SVI are "
         "compared on the same rows."
     ),
 )
