@@ -136,7 +136,7 @@ def predict(
                 mse_loss,
                 inputs[rows],
                 targets[rows],
-                n_anchors=setting.n_train_anchors,
+                anchors_per_step=setting.n_train_anchors,
                 consistency=setting.consistency,
             ).backward()
             optimizer.step()

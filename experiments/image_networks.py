@@ -185,7 +185,7 @@ def _objective(kind: NetworkKind) -> Objective | None:
             cross_entropy,
             batch.x,
             batch.y,
-            n_anchors=kind.copies,
+            anchors_per_step=kind.copies,
             consistency=kind.consistency,
             anchors=batch.anchors,
         )

@@ -69,7 +69,7 @@ class AnchoredPerceptron:
 
         def several(net: Any, batch: Any) -> Any:
             return anchored_loss(
-                net, criterion, batch.x, batch.y, n_anchors=self.per_step, consistency=self.consistency
+                net, criterion, batch.x, batch.y, anchors_per_step=self.per_step, consistency=self.consistency
             )
 
         recipe = replace(recipe, optimizer="adamw", weight_decay=self.decay)

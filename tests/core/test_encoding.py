@@ -23,7 +23,9 @@ def inputs_and_anchors(draw, n_anchors):
 @pytest.mark.parametrize("encoding", ENCODINGS, ids=repr)
 @given(data=st.data())
 def test_decode_inverts_encode(encoding, namespace, data):
-    x, *anchors = (NAMESPACES[namespace](a) for a in data.draw(inputs_and_anchors(encoding.n_anchors)))
+    x, *anchors = (
+        NAMESPACES[namespace](a) for a in data.draw(inputs_and_anchors(encoding.anchors_per_tuple))
+    )
     tuples = encoding.encode(x, *anchors)
     assert tuples.shape[1] == encoding.width * x.shape[1]
     size = max(float(abs(a).max()) for a in (x, *anchors))

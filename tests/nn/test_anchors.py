@@ -59,7 +59,7 @@ def test_copies_of_a_batch_are_stored_once(mlp):
     net = Anchored(mlp, n_anchors=12)
     batches = torch.randn(3, 4, 5)
     for x in batches:
-        anchored_loss(net, F.mse_loss, x, torch.randn(4, 2), n_anchors=6)
+        anchored_loss(net, F.mse_loss, x, torch.randn(4, 2), anchors_per_step=6)
     assert torch.equal(net.anchors, batches.flatten(0, 1))
 
 
@@ -82,14 +82,14 @@ def test_anchors_stored_in_inference_mode_can_be_trained_with(mlp):
 
 
 @given(st.integers(2, 50), st.integers(1, 3), st.integers(0, 1000))
-def test_derangement_is_a_permutation_without_fixed_points(n, n_sources, seed):
+def test_derangement_is_a_permutation_without_fixed_points(n, per_tuple, seed):
     torch.manual_seed(seed)
-    sources = derangement(n, n_sources, torch.device("cpu"))
+    sources = derangement(n, per_tuple, torch.device("cpu"))
     for rows in sources:
         assert sorted(rows.tolist()) == list(range(n))
-    if n > n_sources:
+    if n > per_tuple:
         together = torch.stack([torch.arange(n), *sources])
-        assert all(len(set(column.tolist())) == n_sources + 1 for column in together.T)
+        assert all(len(set(column.tolist())) == per_tuple + 1 for column in together.T)
 
 
 def test_reversal_reverses_the_batch():
@@ -98,11 +98,11 @@ def test_reversal_reverses_the_batch():
 
 
 @given(st.integers(2, 12), st.integers(1, 5), st.integers(1, 2))
-def test_reversal_gives_copies_of_a_row_different_anchors(n, copies, n_sources):
-    sources = reversal(n * copies, n_sources, torch.device("cpu"), copies)
+def test_reversal_gives_copies_of_a_row_different_anchors(n, copies, per_tuple):
+    sources = reversal(n * copies, per_tuple, torch.device("cpu"), copies)
     anchors = torch.cat([rows.reshape(copies, n) % n for rows in sources])
     for column in anchors.T.tolist():
-        assert len(set(column)) == min(n, copies * n_sources)
+        assert len(set(column)) == min(n, copies * per_tuple)
     for rows in sources:
         own = rows.reshape(copies, n) // n
         assert torch.equal(own, torch.arange(copies)[:, None].expand(copies, n))

@@ -98,7 +98,7 @@ def test_network_that_draws_its_own_anchors_gets_no_graph():
     net = Anchored(MLP(4, hidden=(32,)), 5)
 
     def objective(net, batch):
-        return anchored_loss(net, F.mse_loss, batch.x, batch.y, n_anchors=3, consistency=0.1)
+        return anchored_loss(net, F.mse_loss, batch.x, batch.y, anchors_per_step=3, consistency=0.1)
 
     history = fit(net, x, x[:, :1] * x[:, 1:2], Recipe(epochs=30, batch_size=32, lr=3e-3), objective)
     assert history.losses[-1] < 0.5 * history.losses[0]

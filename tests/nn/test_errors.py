@@ -194,9 +194,12 @@ def test_shared_and_computed_weights_raise():
 def test_bad_loss_options(net):
     x, y = torch.randn(4, 5), torch.randn(4, 2)
     for options, message in [
-        ({"n_anchors": 0}, "n_anchors must be at least 1, got 0."),
-        ({"consistency": 1.0}, "n_anchors must be at least 2"),
-        ({"n_anchors": 2, "anchors": torch.rand(1, 4, 5)}, r"integers of shape \(e, 4\), got torch.float32"),
+        ({"anchors_per_step": 0}, "anchors_per_step must be at least 1, got 0."),
+        ({"consistency": 1.0}, "anchors_per_step must be at least 2"),
+        (
+            {"anchors_per_step": 2, "anchors": torch.rand(1, 4, 5)},
+            r"integers of shape \(e, 4\), got torch.float32",
+        ),
         (
             {"anchors": torch.tensor([[1, 0]])},
             r"got torch.int64 of shape \(1, 2\)",
@@ -208,7 +211,7 @@ def test_bad_loss_options(net):
         with pytest.raises(ValueError, match=r"masked must be a bool tensor of shape \(\) or \(4,\), got"):
             net(x, anchors=torch.tensor([[1, 0, 3, 2]]), masked=masked)
     with pytest.raises(TypeError, match="net must be an Anchored network or a wrapper of one, got Linear"):
-        anchored_loss(nn.Linear(5, 2), nn.functional.mse_loss, x, y, n_anchors=2)
+        anchored_loss(nn.Linear(5, 2), nn.functional.mse_loss, x, y, anchors_per_step=2)
 
 
 def test_bad_networks():

@@ -159,7 +159,7 @@ def test_training_with_a_mask(train_anchors):
     losses = []
     for _ in range(60):
         optimizer.zero_grad()
-        loss = anchored_loss(net, nn.functional.mse_loss, x, y, n_anchors=2, padding=mask)
+        loss = anchored_loss(net, nn.functional.mse_loss, x, y, anchors_per_step=2, padding=mask)
         loss.backward()
         optimizer.step()
         losses.append(float(loss.detach()))
@@ -170,7 +170,7 @@ def test_training_with_a_mask(train_anchors):
 def test_copies_of_a_batch_have_their_further_inputs():
     net, x, c = Anchored(Conditioned(), n_anchors=3), torch.randn(6, 5), torch.arange(6)
     rows = torch.arange(6).roll(1)[None]
-    loss = anchored_loss(net, nn.functional.mse_loss, x, x[:, :2], n_anchors=2, anchors=rows, c=c)
+    loss = anchored_loss(net, nn.functional.mse_loss, x, x[:, :2], anchors_per_step=2, anchors=rows, c=c)
     outputs = [net(x, c, anchors=torch.arange(6).roll(k)[None]) for k in (1, 2)]
     expected = torch.stack([nn.functional.mse_loss(output, x[:, :2]) for output in outputs]).mean()
     torch.testing.assert_close(loss, expected)
@@ -395,7 +395,7 @@ def test_a_positional_tensor_in_front_of_the_layer(average_masked):
 def test_shared_inputs_of_the_length_of_the_copies_raise():
     net, x = Anchored(Shared(), n_anchors=3), torch.randn(3, 5)
     with pytest.raises(ValueError, match=r"shared.*first dimension 6.*buffer"):
-        anchored_loss(net, nn.functional.mse_loss, x, x[:, :2], n_anchors=2, shared=torch.ones(6))
+        anchored_loss(net, nn.functional.mse_loss, x, x[:, :2], anchors_per_step=2, shared=torch.ones(6))
 
 
 def test_few_rows_are_enough_to_check_further_inputs():

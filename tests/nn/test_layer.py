@@ -76,7 +76,7 @@ def test_wide_map_is_the_plain_layer_on_wider_input(kind):
 def test_pretrained_layer_computes_what_it_computed(kind, encoding):
     layer, wrapped, shape = anchored(kind, encoding, "pretrained")
     x, anchors = torch.randn(4, *shape).double(), torch.randn(2, 4, *shape).double()
-    given = TupleAnchors(tuple(anchors[: wrapped.encoding.n_anchors]))
+    given = TupleAnchors(tuple(anchors[: wrapped.encoding.anchors_per_tuple]))
     torch.testing.assert_close(call(wrapped, x, given), layer(x))
 
 
@@ -104,7 +104,7 @@ def test_projection_begins_as_the_identity(layer, shape, encoding):
     _, name = anchor_layer(network, get_encoding(encoding), at="1")
     x = torch.randn(6, *shape)
     expected = layer.train()(x)
-    rows = TupleAnchors((torch.tensor([3, 4, 5, 0, 1, 2]),) * get_encoding(encoding).n_anchors)
+    rows = TupleAnchors((torch.tensor([3, 4, 5, 0, 1, 2]),) * get_encoding(encoding).anchors_per_tuple)
     with network.get_submodule(name).using(rows):
         torch.testing.assert_close(network(x), expected, rtol=1e-4, atol=1e-5)
 

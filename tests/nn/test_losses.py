@@ -26,7 +26,7 @@ def test_loss_with_several_anchors_adds_the_variance(mlp):
     spread = outputs.reshape(3, 16, 2).var(0, unbiased=False).mean()
     expected = F.mse_loss(outputs, torch.cat([y] * 3)) + 0.7 * spread
     torch.manual_seed(1)
-    loss = anchored_loss(net, F.mse_loss, x, y, n_anchors=3, consistency=0.7)
+    loss = anchored_loss(net, F.mse_loss, x, y, anchors_per_step=3, consistency=0.7)
     torch.testing.assert_close(loss, expected)
 
 
@@ -37,7 +37,7 @@ def test_copies_of_a_batch_are_paired_with_rows_further_away(mlp, step):
     outputs = torch.cat([net(x, anchors=here.roll(k * step)[None]) for k in (1, 2, 3)])
     spread = outputs.reshape(3, 16, 2).var(0, unbiased=False).mean()
     expected = F.mse_loss(outputs, torch.cat([y] * 3)) + 0.7 * spread
-    options = {"n_anchors": 3, "consistency": 0.7, "anchors": here.roll(step)[None]}
+    options = {"anchors_per_step": 3, "consistency": 0.7, "anchors": here.roll(step)[None]}
     torch.testing.assert_close(anchored_loss(net, F.mse_loss, x, y, **options), expected)
     # Nothing is drawn: the same again.
     assert torch.equal(*(anchored_loss(net, F.mse_loss, x, y, **options) for _ in range(2)))
@@ -53,7 +53,7 @@ def test_consistency_training_narrows_the_spread(mlp):
         optimizer = torch.optim.Adam(net.parameters(), 1e-2)
         for _ in range(100):
             optimizer.zero_grad()
-            anchored_loss(net, F.mse_loss, x, y, n_anchors=4, consistency=consistency).backward()
+            anchored_loss(net, F.mse_loss, x, y, anchors_per_step=4, consistency=consistency).backward()
             optimizer.step()
         return float(net.posterior(torch.randn(50, 5)).var.mean())
 
@@ -69,7 +69,7 @@ def test_copies_of_a_batch_get_different_anchors(mlp, how):
         seen.append(outputs.detach())
         return F.mse_loss(outputs, targets)
 
-    anchored_loss(net, criterion, x, y, n_anchors=4)
+    anchored_loss(net, criterion, x, y, anchors_per_step=4)
     assert seen[0].reshape(4, 16, 2).var(0).min() > 0
     # What follows is a plain batch again, the paper's.
     net.train_anchors = "reverse"

@@ -23,16 +23,16 @@ class Encoding:
 
     Attributes
     ----------
-    n_anchors : int
+    anchors_per_tuple : int
         Anchors in one tuple.
     """
 
-    n_anchors: int = 1
+    anchors_per_tuple: int = 1
 
     @property
     def width(self) -> int:
         """Width of a tuple, in widths of the input."""
-        return self.n_anchors + 1
+        return self.anchors_per_tuple + 1
 
     def offset(self, *anchors: Array) -> Array:
         """Return what is subtracted from the input, of the anchors' shape."""
@@ -47,10 +47,10 @@ class Encoding:
 
         Returns
         -------
-        blocks : list of `n_anchors` arrays of shape (K, ...)
+        blocks : list of `anchors_per_tuple` arrays of shape (K, ...)
         """
         xp = array_namespace(anchors)
-        return [anchors] + [xp.roll(anchors, -k, axis=0) for k in range(1, self.n_anchors)]
+        return [anchors] + [xp.roll(anchors, -k, axis=0) for k in range(1, self.anchors_per_tuple)]
 
     def encode(self, x: Array, *anchors: Array, axis: int = 1) -> Array:
         """Join anchors and input into tuples.
@@ -60,7 +60,7 @@ class Encoding:
         x : array of shape (n, d) or (n, channels, ...)
             Inputs; integers and booleans are cast to the default float first.
         *anchors : arrays that broadcast to the shape of `x`
-            `n_anchors` of them.
+            `anchors_per_tuple` of them.
         axis : int, default=1
             The axis of concatenation: features of vectors, channels of images.
 
@@ -68,8 +68,9 @@ class Encoding:
         -------
         tuples : array of shape (n, width * d) or (n, width * channels, ...)
         """
-        if len(anchors) != self.n_anchors:
-            raise ValueError(f"{type(self).__name__} takes {self.n_anchors} anchor(s), got {len(anchors)}.")
+        if len(anchors) != self.anchors_per_tuple:
+            n = self.anchors_per_tuple
+            raise ValueError(f"{type(self).__name__} takes {n} anchor(s), got {len(anchors)}.")
         xp = array_namespace(x, *anchors)
         x, *rs = _as_common_float(xp, x, *anchors)
         blocks = [xp.broadcast_to(r, x.shape) for r in rs]
@@ -129,7 +130,7 @@ class Identity(Encoding):
 class TwoAnchor(Encoding):
     """``[R1, R2, X - R1 - R2]``, with a larger spread and less accuracy than one anchor."""
 
-    n_anchors = 2
+    anchors_per_tuple = 2
 
     def offset(self, *anchors: Array) -> Array:
         """Return R1 + R2."""

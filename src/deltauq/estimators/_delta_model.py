@@ -285,7 +285,7 @@ class DeltaModel:
         except ImportError:  # numba is missing, or does not fit the installed NumPy
             return None
         if self.estimator not in _PACKED:
-            n_anchor_columns = self.encoding.n_anchors * self.anchors.shape[1]
+            n_anchor_columns = self.encoding.anchors_per_tuple * self.anchors.shape[1]
             _PACKED[self.estimator] = PackedTrees(self.estimator, n_anchor_columns)
         return _PACKED[self.estimator]
 

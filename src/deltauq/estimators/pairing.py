@@ -148,7 +148,7 @@ def anchor_tuple(
 
     A model could learn to ignore anchors that always occur together with the first one.
     """
-    further = [rng.integers(len(anchors), size=len(indices)) for _ in range(encoding.n_anchors - 1)]
+    further = [rng.integers(len(anchors), size=len(indices)) for _ in range(encoding.anchors_per_tuple - 1)]
     return [anchors[rows] for rows in (indices, *further)]
 
 

@@ -256,7 +256,7 @@ class Anchored(AnchorStore):
         """
         self._check_rows(x, "inputs")
         if not self._checked:
-            rows = reversal(x.shape[0], self.encoding.n_anchors, x.device)
+            rows = reversal(x.shape[0], self.encoding.anchors_per_tuple, x.device)
             with evaluating(self.module, _NormBase):
                 self._call_module(Inputs(x, args, kwargs), TupleAnchors(rows))
 
@@ -305,10 +305,10 @@ class Anchored(AnchorStore):
 
     def _given_anchors(self, inputs: Inputs, anchors: Tensor, masked: Tensor | None) -> TupleAnchors:
         """Return the anchors that the caller passed."""
-        n, n_anchors = inputs.x.shape[0], self.encoding.n_anchors
-        if anchors.ndim == 0 or anchors.shape[0] != n_anchors:
+        n, per_tuple = inputs.x.shape[0], self.encoding.anchors_per_tuple
+        if anchors.ndim == 0 or anchors.shape[0] != per_tuple:
             raise ValueError(
-                f"{self.encoding} takes {n_anchors} anchor(s) a tuple, "
+                f"{self.encoding} takes {per_tuple} anchor(s) a tuple, "
                 f"got anchors of shape {tuple(anchors.shape)}."
             )
         if masked is not None and not (
@@ -327,22 +327,22 @@ class Anchored(AnchorStore):
     def _draw_anchors(self, inputs: Inputs) -> TupleAnchors:
         """Return the anchors of a training batch."""
         x = inputs.x
-        n, n_sources = x.shape[0], self.encoding.n_anchors
+        n, per_tuple = x.shape[0], self.encoding.anchors_per_tuple
         masked = None
         if self.mask:
             shape = (n,) if self.mask_rows else ()
             masked = self.masked = torch.rand(shape, device=x.device) < self.mask
         if isinstance(self.train_anchors, AnchorPrior):
             rng = np.random.default_rng(int(torch.randint(2**62, ())))
-            priors = [self.train_anchors] * n_sources
+            priors = [self.train_anchors] * per_tuple
             # A prior may return tensors of another device or precision.
             drawn = tuple(torch.as_tensor(prior.draw(x.detach(), n, rng)).to(x) for prior in priors)
-        elif n // self._copies <= n_sources and self.anchors.shape[1:] == x.shape[1:]:
-            rows = torch.randint(self.anchors.shape[0], (n_sources, n), device=x.device)
+        elif n // self._copies <= per_tuple and self.anchors.shape[1:] == x.shape[1:]:
+            rows = torch.randint(self.anchors.shape[0], (per_tuple, n), device=x.device)
             drawn = tuple(self.anchors[k] for k in rows)
         else:
             copies = self._copies if n % self._copies == 0 else 1
-            return TupleAnchors(PAIRINGS[self.train_anchors](n, n_sources, x.device, copies), masked)
+            return TupleAnchors(PAIRINGS[self.train_anchors](n, per_tuple, x.device, copies), masked)
         return TupleAnchors(self._layer_inputs(inputs, drawn), masked)
 
     def _passes(

@@ -13,19 +13,19 @@ from torch import Tensor, nn
 from deltauq.core import AnchorPrior, get_prior
 
 
-def derangement(n: int, n_sources: int, device: torch.device, copies: int = 1) -> tuple[Tensor, ...]:
-    """Pair each of n rows with `n_sources` others: those 1, 2, ... steps further in a random cycle.
+def derangement(n: int, per_tuple: int, device: torch.device, copies: int = 1) -> tuple[Tensor, ...]:
+    """Pair each of n rows with `per_tuple` others: those 1, 2, ... steps further in a random cycle.
 
     Return one int tensor of shape (n,) for each anchor of a tuple.
     """
     # Sorting random keys, unlike `randperm`, can be captured in a CUDA graph.
     order = torch.rand(n, device=device).argsort()
     return tuple(
-        torch.empty_like(order).scatter(0, order, order.roll(step)) for step in range(1, n_sources + 1)
+        torch.empty_like(order).scatter(0, order, order.roll(step)) for step in range(1, per_tuple + 1)
     )
 
 
-def reversal(n: int, n_sources: int, device: torch.device, copies: int = 1) -> tuple[Tensor, ...]:
+def reversal(n: int, per_tuple: int, device: torch.device, copies: int = 1) -> tuple[Tensor, ...]:
     """Pair the batch with itself in reverse order, as in the paper; further anchors are the rows next to it.
 
     Every copy of a batch is paired within itself and continues where the one before it stopped, so that
@@ -34,8 +34,8 @@ def reversal(n: int, n_sources: int, device: torch.device, copies: int = 1) -> t
     n_rows = n // copies
     rows = torch.arange(n_rows - 1, -1, -1, device=device)
     return tuple(
-        torch.cat([copy * n_rows + rows.roll(copy * n_sources + step) for copy in range(copies)])
-        for step in range(n_sources)
+        torch.cat([copy * n_rows + rows.roll(copy * per_tuple + step) for copy in range(copies)])
+        for step in range(per_tuple)
     )
 
 

@@ -225,6 +225,6 @@ def decoding_weight(encoding: Encoding, weight: Tensor) -> Tensor:
 
     The encoding's offset must be linear in the anchors.
     """
-    units = torch.eye(encoding.n_anchors, dtype=torch.float64)
+    units = torch.eye(encoding.anchors_per_tuple, dtype=torch.float64)
     factors = [float(encoding.offset(*unit.unbind())) for unit in units]
     return torch.cat([*(factor * weight for factor in factors), weight], dim=1)

@@ -45,7 +45,7 @@ def anchored_loss(
     x: Tensor,
     y: Tensor,
     *,
-    n_anchors: int = 1,
+    anchors_per_step: int = 1,
     consistency: float = 0.0,
     anchors: Tensor | None = None,
     **kwargs: Any,
@@ -64,7 +64,7 @@ def anchored_loss(
         Inputs.
     y : tensor of shape (n, ...)
         Targets.
-    n_anchors : int, default=1
+    anchors_per_step : int, default=1
         Anchors that every input is paired with in this step. The batch is repeated as often, so an input may,
         rarely, be paired with its own copy; one copy is stored among the anchors.
     consistency : float, default=0
@@ -79,21 +79,21 @@ def anchored_loss(
     -------
     loss : scalar tensor
     """
-    if n_anchors < 1:
-        raise ValueError(f"n_anchors must be at least 1, got {n_anchors}.")
-    if consistency and n_anchors < 2:
+    if anchors_per_step < 1:
+        raise ValueError(f"anchors_per_step must be at least 1, got {anchors_per_step}.")
+    if consistency and anchors_per_step < 2:
         raise ValueError(
-            "consistency compares the outputs under several anchors: n_anchors must be at least 2."
+            "consistency compares the outputs under several anchors: anchors_per_step must be at least 2."
         )
-    inputs = _repeated(x, kwargs, n_anchors)
+    inputs = _repeated(x, kwargs, anchors_per_step)
     if anchors is not None:
-        outputs = net(inputs.x, anchors=_repeated_anchors(anchors, len(x), n_anchors), **inputs.kwargs)
+        outputs = net(inputs.x, anchors=_repeated_anchors(anchors, len(x), anchors_per_step), **inputs.kwargs)
     else:
-        with _unwrapped(net).repeated_batches(n_anchors) if n_anchors > 1 else nullcontext():
+        with _unwrapped(net).repeated_batches(anchors_per_step) if anchors_per_step > 1 else nullcontext():
             outputs = net(inputs.x, **inputs.kwargs)
-    loss = criterion(outputs, torch.cat([y] * n_anchors))
+    loss = criterion(outputs, torch.cat([y] * anchors_per_step))
     if consistency:
-        variance = outputs.unflatten(0, (n_anchors, -1)).var(0, correction=0).mean()
+        variance = outputs.unflatten(0, (anchors_per_step, -1)).var(0, correction=0).mean()
         loss = loss + consistency * variance
     return loss
 

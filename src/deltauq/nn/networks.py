@@ -48,8 +48,8 @@ class MLP(nn.Module):
     """A multilayer perceptron.
 
     Of the networks in the experiment `gap`, the defaults make the uncertainty of an anchored network grow
-    most away from the data. Training with ``anchored_loss(..., n_anchors=8, consistency=10)`` has a larger
-    effect.
+    most away from the data. Training with
+    ``anchored_loss(..., anchors_per_step=8, consistency=10)`` has a larger effect.
 
     Parameters
     ----------

@@ -154,7 +154,7 @@ def test_a_network_that_draws_its_own_anchors_is_noticed():
     watch = AnchorMonitor(net.train())
     net(x, anchors=rows)
     assert not watch.drawn
-    anchored_loss(net, nn.functional.mse_loss, x, x[:, :1], n_anchors=2)
+    anchored_loss(net, nn.functional.mse_loss, x, x[:, :1], anchors_per_step=2)
     assert watch.drawn
 
 
@@ -213,8 +213,8 @@ def test_classes_may_be_integers_of_any_width(table):
 
 def test_a_last_batch_too_small_for_its_anchors_is_left_out(table):
     x, y = table
-    for n_sources, steps in ((1, 4), (2, 4), (0, 5)):
-        epochs = Epochs(x[:65], y[:65], RECIPE, BatchPairing(n_sources))
+    for per_tuple, steps in ((1, 4), (2, 4), (0, 5)):
+        epochs = Epochs(x[:65], y[:65], RECIPE, BatchPairing(per_tuple))
         sizes = [len(batch.x) for batch in epochs.batches(0, drop_last=False)]
         assert len(sizes) == steps
         assert sizes[:4] == [16] * 4

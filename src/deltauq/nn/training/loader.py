@@ -42,7 +42,7 @@ Objective = Callable[[nn.Module, Batch], Tensor]
 class BatchPairing:
     """How the rows of a batch get their anchors."""
 
-    n_sources: int = 0
+    anchors_per_tuple: int = 0
     """Anchors in a tuple, which are other rows of the batch; 0 for none."""
     reverse: bool = False
     """Whether a batch is paired with itself in reverse order."""
@@ -54,7 +54,7 @@ class BatchPairing:
         """Return the pairing of a network; none if it is not anchored, or draws its anchors from a prior."""
         if not isinstance(net, Anchored) or net.train_anchors not in PAIRINGS:
             return cls()
-        return cls(net.encoding.n_anchors, net.train_anchors == "reverse", net.mask_rows)
+        return cls(net.encoding.anchors_per_tuple, net.train_anchors == "reverse", net.mask_rows)
 
 
 class OrderBlock(NamedTuple):
@@ -79,14 +79,14 @@ def draw_order(
     """
     generator = torch.Generator().manual_seed(derive_seed(recipe.seed, epoch))
     shuffled = torch.randperm(n, generator=generator)
-    size = min(recipe.batch_size, n)
-    if size <= pairing.n_sources:
+    per_tuple, size = pairing.anchors_per_tuple, min(recipe.batch_size, n)
+    if size <= per_tuple:
         raise ValueError(
-            f"batches of {size} row(s) are too small for {pairing.n_sources} other row(s) to be anchors."
+            f"batches of {size} row(s) are too small for {per_tuple} other row(s) to be anchors."
         )
     whole = n // size * size
     rows = [shuffled[:whole].view(-1, size)]
-    if n - whole > pairing.n_sources and not drop_last:
+    if n - whole > per_tuple and not drop_last:
         rows.append(shuffled[whole:].view(1, -1))
     blocks = []
     for block in rows:
@@ -94,7 +94,7 @@ def draw_order(
         positions, first = torch.arange(width), 1
         if pairing.reverse:
             positions, first = positions.flip(0), 0
-        sources = [positions.roll(first + k) for k in range(max(1, pairing.n_sources))]
+        sources = [positions.roll(first + k) for k in range(max(1, per_tuple))]
         shape = (steps, width) if pairing.mask_rows else (steps,)
         masked = torch.rand(shape, generator=generator) < recipe.mask
         blocks.append(OrderBlock(block, torch.stack(sources).expand(steps, -1, width), masked))
@@ -127,7 +127,8 @@ class Epochs:
         else:
             x = self._inputs(self.x[rows])
         sizes = [block.rows.shape[1] for block in order for _ in block.rows]
-        sources = [step if self.pairing.n_sources else None for b in order for step in b.sources.to(device)]
+        paired = self.pairing.anchors_per_tuple > 0
+        sources = [step if paired else None for block in order for step in block.sources.to(device)]
         masked = [step for block in order for step in block.masked.to(device)]
         return list(map(Batch, x.split(sizes), self.y[rows].split(sizes), sources, masked))
 

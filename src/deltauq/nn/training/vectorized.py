@@ -87,7 +87,7 @@ def fit_many(
     skeleton = copy.deepcopy(first).to("meta")
 
     def loss_of(p: dict[str, Tensor], b: dict[str, Tensor], xb: Tensor, yb: Tensor, pairs: Tensor) -> Tensor:
-        keywords = {"anchors": pairs} if pairing.n_sources else {}
+        keywords = {"anchors": pairs} if pairing.anchors_per_tuple else {}
         return criterion(functional_call(skeleton, (p, b), (xb,), keywords), yb)
 
     losses_of = torch.vmap(loss_of, randomness="different")
