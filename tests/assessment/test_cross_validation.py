@@ -30,6 +30,7 @@ from deltauq.assessment.cross_validation import make_splits
 from deltauq.assessment.methods import calibrate
 from deltauq.assessment.scoring import Predictions
 from deltauq.data import load_openml
+from deltauq.utils.install import install_command
 
 
 def diabetes(n=150):
@@ -83,12 +84,15 @@ def test_boosting_gets_sigma_only():
 def test_large_forest_keeps_its_own_spread():
     forest = RandomForestRegressor(50)
     result = assess(forest, *openml_part(42712, 250), n_train_anchors=20).recommendation
-    assert (result.advice, result.method) == (Advice.DONT, "tree-spread")
+    assert (result.advice, result.method) == (Advice.NO_ANCHORING, "tree-spread")
 
 
 def test_linear_model_has_constant_sigma():
     assessment = assess(LinearRegression(), *diabetes())
-    assert (assessment.recommendation.advice, assessment.recommendation.method) == (Advice.DONT, "plain")
+    assert (assessment.recommendation.advice, assessment.recommendation.method) == (
+        Advice.NO_ANCHORING,
+        "plain",
+    )
     assert "the same for every row" in assessment.recommendation.text
     assert all(np.isnan(row["spearman"]) for row in assessment.table)
 
@@ -354,7 +358,7 @@ import sys
 class Hidden:
     def find_spec(self, name, *arguments):
         if name.partition(".")[0] == "pandas":
-            raise ModuleNotFoundError(name)
+            raise ModuleNotFoundError(name, name=name)
 sys.meta_path.insert(0, Hidden())
 from deltauq import assess
 from sklearn.datasets import load_diabetes
@@ -367,4 +371,6 @@ except ImportError as error:
     print(error)
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines() == ["plain don't", "to_frame needs pandas: pip install pandas"]
+    first, error = done.stdout.splitlines()
+    assert first == "plain do not use anchoring"
+    assert error == f"to_frame needs pandas: {install_command('tables')}."

@@ -168,7 +168,7 @@ def test_model_without_mistakes():
 
 def test_small_forest_with_cheaper_alternatives():
     result = assess(ExtraTreesRegressor(5), *diabetes(200)).recommendation
-    assert result.advice is Advice.DONT
+    assert result.advice is Advice.NO_ANCHORING
     assert "not significant over 5 folds" in result.text and "more repeats" in result.text
 
 

@@ -95,23 +95,25 @@ def test_less_accurate_with_ranking():
 
 def test_constant_sigma():
     metrics = regression(anchored=regressor(10.0, None), center=regressor(10.0, None))
-    assert_advice(metrics, Advice.DONT, "plain", "the same for every row", "intervals of constant width")
+    assert_advice(
+        metrics, Advice.NO_ANCHORING, "plain", "the same for every row", "intervals of constant width"
+    )
 
 
 def test_spread_without_ranking():
     metrics = regression(anchored=regressor(10.0, 0.05), center=regressor(10.0, 0.05))
-    assert_advice(metrics, Advice.DONT, "plain", "does not rank", "0.05")
+    assert_advice(metrics, Advice.NO_ANCHORING, "plain", "does not rank", "0.05")
 
 
 def test_ranking_that_is_not_significant():
     metrics = regression(anchored=regressor(10.0, 0.2, noise=0.5), center=regressor(10.0, 0.2, noise=0.5))
-    assert_advice(metrics, Advice.DONT, "plain", "may rank", "not significant over 5 folds")
+    assert_advice(metrics, Advice.NO_ANCHORING, "plain", "may rank", "not significant over 5 folds")
     assert "does not rank" not in decide(metrics).text
 
 
 def test_ranking_that_is_too_small():
     metrics = regression(anchored=regressor(10.0, 0.08), center=regressor(10.0, 0.08))
-    assert_advice(metrics, Advice.DONT, "plain", "does not rank", "0.08")
+    assert_advice(metrics, Advice.NO_ANCHORING, "plain", "does not rank", "0.08")
     assert "not significant" not in decide(metrics).text
 
 
@@ -122,7 +124,9 @@ def test_trees_that_rank_as_well_are_preferred(rank, phrase):
         center=regressor(10.0, 0.5, seconds=20.1),
         tree_spread=regressor(10.0, rank, seconds=0.5),
     )
-    assert_advice(metrics, Advice.DONT, "tree-spread", "the spread of its trees", phrase, "2.5% of the time")
+    assert_advice(
+        metrics, Advice.NO_ANCHORING, "tree-spread", "the spread of its trees", phrase, "2.5% of the time"
+    )
 
 
 def test_trees_that_rank_worse_are_not_preferred():
@@ -139,7 +143,7 @@ def test_equal_alternative_is_preferred_only_if_cheaper():
     expensive = regression(**methods, ensemble=regressor(10.0, 0.5, seconds=3.0))
     cheap = regression(**methods, ensemble=regressor(10.0, 0.5, seconds=0.3))
     assert_advice(expensive, Advice.ANCHORING, "anchored", "about as well as an ensemble of 3")
-    assert_advice(cheap, Advice.DONT, "ensemble", "as well as", "use an ensemble of 3")
+    assert_advice(cheap, Advice.NO_ANCHORING, "ensemble", "as well as", "use an ensemble of 3")
 
 
 def test_cheaper_alternative_wins_a_tie():
@@ -147,7 +151,7 @@ def test_cheaper_alternative_wins_a_tie():
     cheap = regression(**own, ensemble=regressor(10.0, 0.13, seconds=0.011, noise=0.3))
     assert_advice(
         cheap,
-        Advice.DONT,
+        Advice.NO_ANCHORING,
         "ensemble",
         "as well as",
         "0.19 against 0.13",
@@ -167,7 +171,7 @@ def test_accuracy_outweighs_a_cheaper_ranking():
     noisy = regressor(9.4, 0.2, seconds=0.1, noise=0.3)
     assert_advice(regression(**own, ensemble=noisy), Advice.ANCHORING, "anchored", "more accurate")
     as_good = regressor(9.0, 0.2, seconds=0.1)
-    assert_advice(regression(**own, ensemble=as_good), Advice.DONT, "ensemble")
+    assert_advice(regression(**own, ensemble=as_good), Advice.NO_ANCHORING, "ensemble")
 
 
 def test_best_alternative_is_named():
@@ -180,7 +184,7 @@ def test_best_alternative_is_named():
     assert_advice(metrics, Advice.ANCHORING, "anchored", "as an ensemble of 3", "0.50 against 0.40")
 
 
-@pytest.mark.parametrize(("seconds", "advice"), [(1.0, Advice.ANCHORING), (0.6, Advice.DONT)])
+@pytest.mark.parametrize(("seconds", "advice"), [(1.0, Advice.ANCHORING), (0.6, Advice.NO_ANCHORING)])
 def test_similar_costs_are_a_tie(seconds, advice):
     metrics = regression(
         anchored=regressor(10.0, 0.5, seconds=1.2),
@@ -192,7 +196,7 @@ def test_similar_costs_are_a_tie(seconds, advice):
 
 def test_lower_error_that_is_not_significant_suggests_repeats():
     metrics = regression(anchored=regressor(8.0, 0.01, noise=0.5), center=regressor(10.0, 0.01))
-    assert_advice(metrics, Advice.DONT, "plain", "not significant over 5 folds", "more repeats")
+    assert_advice(metrics, Advice.NO_ANCHORING, "plain", "not significant over 5 folds", "more repeats")
     higher = regression(anchored=regressor(12.0, 0.01, noise=0.5), center=regressor(10.0, 0.01))
     assert "more repeats" not in decide(higher).text
 
@@ -204,7 +208,7 @@ def test_cheapest_of_equal_alternatives():
         tree_spread=regressor(10.0, 0.60, seconds=0.2),
         ensemble=regressor(10.0, 0.61, seconds=0.6),
     )
-    assert_advice(metrics, Advice.DONT, "tree-spread")
+    assert_advice(metrics, Advice.NO_ANCHORING, "tree-spread")
 
 
 def test_small_loss_of_accuracy_is_a_tie():
@@ -221,7 +225,7 @@ def test_alternative_that_is_only_more_accurate():
     )
     assert_advice(
         metrics,
-        Advice.DONT,
+        Advice.NO_ANCHORING,
         "ensemble",
         "does not rank",
         "An ensemble of 3 is more accurate",
@@ -263,7 +267,7 @@ def test_classifier_without_gain():
         anchored=classifier(0.9, 0.3, 0.8, 0.75),
         center=classifier(0.9, None, 0.8, 0.75),
     )
-    assert_advice(metrics, Advice.DONT, "plain", "as well as the plain model", "use the plain model.")
+    assert_advice(metrics, Advice.NO_ANCHORING, "plain", "as well as the plain model", "use the plain model.")
 
 
 def test_classifier_whose_ranking_is_not_significant():
@@ -271,7 +275,7 @@ def test_classifier_whose_ranking_is_not_significant():
     own = classifier(0.9, 0.3, 0.7, 0.8)
     own["auroc_spread"] = 0.8 + 0.3 * NOISE
     metrics = classification(plain=plain, anchored=own, center=own)
-    assert_advice(metrics, Advice.DONT, "plain", "ranks its errors", "not significant over 5 folds")
+    assert_advice(metrics, Advice.NO_ANCHORING, "plain", "ranks its errors", "not significant over 5 folds")
 
 
 def test_possible_loss_of_accuracy_in_percentage_points():
@@ -289,13 +293,13 @@ def test_possible_loss_of_accuracy_in_percentage_points():
 def test_classifier_without_mistakes():
     perfect = classifier(1.0, 0.01, np.nan, np.nan, noise=0.0)
     metrics = classification(plain=perfect, anchored=perfect, center=perfect)
-    assert_advice(metrics, Advice.DONT, "plain", "no errors to rank")
+    assert_advice(metrics, Advice.NO_ANCHORING, "plain", "no errors to rank")
 
 
 def test_folds_of_one_row():
     own = regressor(10.0, None)
     metrics = replace(regression(anchored=own, center=own), rows_per_fold=1.0)
-    assert_advice(metrics, Advice.DONT, "plain", "Folds of one row")
+    assert_advice(metrics, Advice.NO_ANCHORING, "plain", "Folds of one row")
 
 
 def test_more_accurate_with_constant_sigma():

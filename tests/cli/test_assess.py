@@ -50,7 +50,7 @@ def test_json(run, diabetes):
     assert done.err == ""
     numbers = json.loads(done.out)
     assert (numbers["target"], numbers["model"], numbers["page"]) == ("y", "linear", None)
-    assert numbers["recommendation"]["advice"] == "don't"
+    assert numbers["recommendation"]["advice"] == "do not use anchoring"
     # Ten columns, and the size; in the unit of the target and not of its standard deviation.
     assert numbers["columns"] == 11
     assert 20 < numbers["methods"][0]["mae"] < 200

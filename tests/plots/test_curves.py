@@ -82,5 +82,5 @@ def test_series_differ_by_colour_and_by_symbol():
 
 def test_without_plotly_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "plotly.graph_objects", None)
-    with pytest.raises(ModuleNotFoundError, match=re.escape(install_command("report"))):
+    with pytest.raises(ImportError, match=re.escape(install_command("report"))):
         plots.coverage_curves(np.array([0.5]), {})

@@ -145,7 +145,7 @@ def assess(
     >>> from sklearn.linear_model import LinearRegression
     >>> X, y = load_diabetes(return_X_y=True)
     >>> print(assess(LinearRegression(), X, y).recommendation.advice)
-    don't
+    do not use anchoring
     """
     start = time.perf_counter()
     _check_count("n_repeats", n_repeats)

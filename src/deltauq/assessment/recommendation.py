@@ -33,8 +33,8 @@ class Advice(StrEnum):
     """What to do with anchoring."""
 
     ANCHORING = "use anchoring"
-    SIGMA_ONLY = "use it for σ only"
-    DONT = "don't"
+    SIGMA_ONLY = "use anchoring for σ only"
+    NO_ANCHORING = "do not use anchoring"
 
 
 @dataclass(frozen=True)
@@ -82,10 +82,11 @@ def decide(metrics: Metrics) -> Recommendation:
 
     1. **Use anchoring** when it errs no more than the plain model (or that does not beat the trivial
        baseline), gains, and no alternative is preferable.
-    2. Otherwise **use it for σ only** (``center="estimator"``) when that gains, no alternative is preferable,
-       and anchoring does not err less than the plain model.
-    3. Otherwise **don't**: use the preferable alternative, or one that gains where anchoring does not, that
-       ranks best or, of those whose rankings tie with it, is cheapest. Without one, use the plain model.
+    2. Otherwise **use anchoring for σ only** (``center="estimator"``) when that gains, no alternative is
+       preferable, and anchoring does not err less than the plain model.
+    3. Otherwise **do not use anchoring**, but the preferable alternative, or one that gains where anchoring
+       does not, that ranks best or, of those whose rankings tie with it, is cheapest. Without one, use the
+       plain model.
 
     Parameters
     ----------
@@ -104,7 +105,7 @@ def decide(metrics: Metrics) -> Recommendation:
     else:
         ours = "anchored" if can_use_anchored else "center"
         method = _instead(m, ours)
-        return Recommendation(Advice.DONT, method, _why_not(m, ours, method))
+        return Recommendation(Advice.NO_ANCHORING, method, _why_not(m, ours, method))
     reasons = [_accuracy(m), _ranking(m, method, _best_other(m, method)), _calibration(m, method)]
     return Recommendation(advice, method, _join(action, *reasons, _warning(m, method)))
 
@@ -156,7 +157,7 @@ def _instead(m: Metrics, ours: str) -> str:
 
 def _join(*sentences: str) -> str:
     """Return the sentences that are not empty as one text."""
-    # Not "σ", whose capital is "Σ".
+    # str.upper would turn σ into Σ.
     return " ".join(f"{s if s[0] == 'σ' else s[0].upper() + s[1:]}." for s in sentences if s)
 
 
@@ -169,7 +170,7 @@ def _why_not(m: Metrics, ours: str, instead: str) -> str:
             reasons.append(f"use {NAMES[instead]}")
         elif not any(MORE_REPEATS in reason for reason in reasons):
             reasons.append("try another model")
-        return _join("Don't use anchoring: neither model is better than the trivial baseline", *reasons)
+        return _join("Do not use anchoring: neither model is better than the trivial baseline", *reasons)
     use = NAMES[instead]
     if instead == "plain" and m.task == "regression":
         use += " with intervals of constant width"
@@ -183,7 +184,7 @@ def _why_not(m: Metrics, ours: str, instead: str) -> str:
         if times > COST_FACTOR:
             reasons.append(f"{use} takes {1.0 / times:.1%} of the time")
         reasons.append(_errors(m, instead, "plain"))
-    return _join(f"Don't use anchoring; use {use}", *reasons, _warning(m, instead))
+    return _join(f"Do not use anchoring; use {use}", *reasons, _warning(m, instead))
 
 
 def _accuracy(m: Metrics) -> str:

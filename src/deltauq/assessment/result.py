@@ -18,6 +18,7 @@ from deltauq.assessment.scoring import METRICS, Predictions, rescale
 from deltauq.plots.page import Section, Table, render_page
 from deltauq.utils.filesystem import atomic_write
 from deltauq.utils.formatting import short_repr
+from deltauq.utils.install import import_optional
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -136,11 +137,8 @@ class Assessment(Result):
 
     def to_frame(self) -> pd.DataFrame:
         """Return `table` as a pandas DataFrame with one row per method."""
-        try:
-            import pandas as pd
-        except ImportError as error:
-            raise ImportError("to_frame needs pandas: pip install pandas") from error
-        return pd.DataFrame(self.table).set_index("method")
+        pandas: Any = import_optional("pandas", "to_frame needs pandas", "tables")
+        return pandas.DataFrame(self.table).set_index("method")
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything but the predictions as values that JSON can hold; NaN becomes None."""

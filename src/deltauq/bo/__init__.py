@@ -1,11 +1,8 @@
 """Bayesian optimisation with BoTorch: surrogates for any acquisition function, and a loop around them."""
 
-try:
-    import botorch as _botorch  # noqa: F401
-except ImportError as error:
-    from deltauq.utils.install import install_command
+from deltauq.utils.install import import_optional
 
-    raise ImportError(f"deltauq.bo needs BoTorch: {install_command('bo')}.") from error
+import_optional("botorch", "deltauq.bo needs BoTorch", "bo")
 
 from deltauq.bo.anchored import AnchoredSurrogate, SklearnSurrogate
 from deltauq.bo.baselines import DEUPSurrogate, DropoutSurrogate, EnsembleSurrogate, GPSurrogate

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from deltauq.utils.filesystem import atomic_write
-from deltauq.utils.install import install_command
+from deltauq.utils.install import import_optional
 from deltauq.utils.progress import Tick, counting_bar
 
 
@@ -84,10 +84,7 @@ def download(file: RemoteFile) -> Path:
     """Download a file into the cache, verify it and return its path."""
     if file.url is None:
         raise unavailable(file.name)
-    try:
-        import pooch
-    except ImportError as error:
-        raise ImportError(f"downloads need: {install_command('images')}") from error
+    pooch: Any = import_optional("pooch", "downloads need pooch", "images")
     target = cache_dir() / file.name
     with counting_bar("MB") as tick:
         downloader = pooch.HTTPDownloader(progressbar=_DownloadProgress(tick), timeout=30)

@@ -9,11 +9,12 @@ import tarfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from deltauq.data.files import CorruptFileError, RemoteFile, cached_array, data_dir, download, locate
-from deltauq.utils.install import install_command
+from deltauq.utils.install import import_optional
 
 Images = tuple[np.ndarray, np.ndarray]
 """Images of shape (n, height, width[, channels]) and labels of shape (n,), both uint8."""
@@ -124,13 +125,10 @@ def read_svhn(path: Path) -> Images:
 
 def read_sheets(labels: Path, *sheets: Path) -> Images:
     """Read lossless sheets of 25 by 40 images each."""
-    try:
-        from PIL import Image
-    except ImportError as error:
-        raise ImportError(f"image sheets need: {install_command('images')}") from error
+    pil: Any = import_optional("PIL.Image", "image sheets need Pillow", "images")
     images = []
     for path in sheets:
-        with Image.open(path) as sheet:
+        with pil.open(path) as sheet:
             pixels = np.asarray(sheet.convert("RGB"))
         images.append(pixels.reshape(25, 32, 40, 32, 3).swapaxes(1, 2).reshape(-1, 32, 32, 3))
     return np.concatenate(images), np.load(labels, allow_pickle=False).astype(np.uint8)

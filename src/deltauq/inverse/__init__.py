@@ -1,11 +1,8 @@
 """Inverse design: inputs with a given target value, found in the latent space of a generator."""
 
-try:
-    import torch as _torch  # noqa: F401
-except ImportError as error:
-    from deltauq.utils.install import install_command
+from deltauq.utils.install import import_optional
 
-    raise ImportError(f"deltauq.inverse needs PyTorch: {install_command('nn')}.") from error
+import_optional("torch", "deltauq.inverse needs PyTorch", "nn")
 
 from deltauq.inverse.generator import Generator
 from deltauq.inverse.latent_search import SearchResult, latents_of, scale_of, search

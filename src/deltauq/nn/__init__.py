@@ -1,11 +1,8 @@
 """Uncertainty from a single PyTorch network, by anchoring."""
 
-try:
-    import torch as _torch  # noqa: F401
-except ImportError as error:
-    from deltauq.utils.install import install_command
+from deltauq.utils.install import import_optional
 
-    raise ImportError(f"deltauq.nn needs PyTorch: {install_command('nn')}.") from error
+import_optional("torch", "deltauq.nn needs PyTorch", "nn")
 
 from deltauq.nn.anchored import Anchored
 from deltauq.nn.files import UnusableFileError, load, save

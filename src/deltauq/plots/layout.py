@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from deltauq.plots import colors
-from deltauq.utils.install import install_command
+from deltauq.utils.install import import_optional
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -13,11 +13,7 @@ if TYPE_CHECKING:
 
 def empty_figure(*, x_title: str, y_title: str) -> Figure:
     """Return a figure with the common layout and nothing in it."""
-    try:
-        import plotly.graph_objects as go
-    except ModuleNotFoundError as error:
-        message = f"figures need plotly: {install_command('report')}"
-        raise ModuleNotFoundError(message, name="plotly") from error
+    go: Any = import_optional("plotly.graph_objects", "figures need plotly", "report")
     axis: dict[str, Any] = {
         "gridcolor": colors.GRID,
         "linecolor": colors.MUTED,
@@ -36,7 +32,7 @@ def empty_figure(*, x_title: str, y_title: str) -> Figure:
             "margin": {"l": 10, "r": 26, "t": 10, "b": 10},
             "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"},
             "hoverlabel": {"font": {"size": 13}},
-            # A finger that scrolls the page must not draw a zoom box.
+            # Disables zooming by drag, which would catch touch scrolling.
             "dragmode": False,
             "xaxis": {**axis, "title": {"text": x_title, "standoff": 6}},
             "yaxis": {**axis, "title": {"text": y_title, "standoff": 6}},

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from deltauq.plots import colors
-from deltauq.utils.install import install_command
+from deltauq.utils.install import import_optional
 
 _NUMBER = re.compile(r"[↓↑]? ?[-−+<≈]? ?[\d.,]+(e[-+]?\d+)? ?[%×]?( ± [\d.,e+-]+)?(\n.*)?|–(\n.*)?|nan|inf")
 
@@ -115,14 +115,9 @@ def render_page(
     -------
     html : str
     """
-    try:
-        from jinja2 import Environment, PackageLoader
-    except ModuleNotFoundError as error:
-        message = f"HTML pages need jinja2: {install_command('report')}"
-        raise ModuleNotFoundError(message, name="jinja2") from error
-    environment = Environment(
-        loader=PackageLoader("deltauq.plots"), autoescape=True, trim_blocks=True, lstrip_blocks=True
-    )
+    jinja2: Any = import_optional("jinja2", "HTML pages need jinja2", "report")
+    loader = jinja2.PackageLoader("deltauq.plots")
+    environment = jinja2.Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.filters |= {"inline": _inline, "plotly": _plotly_json}
     kinds = {"table": Table, "code": Code, "details": Details, "figure": Figure}
     environment.tests |= {

@@ -20,7 +20,9 @@ def import_optional(module: str, reason: str, extra: str) -> ModuleType:
     """Return a module of an extra; the error for a missing one says why it is needed and how to get it."""
     try:
         return import_module(module)
-    except ImportError as error:
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != module.partition(".")[0]:
+            raise  # the package is installed, but lacks a package itself
         raise ImportError(f"{reason}: {install_command(extra)}.") from error
 
 

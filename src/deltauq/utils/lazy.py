@@ -27,7 +27,7 @@ def attach(
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         try:
             return getattr(import_module(modules[name]), name)
-        except ImportError as error:
+        except ModuleNotFoundError as error:
             if extras is None or name not in extras:
                 raise
             from deltauq.utils.install import install_command
