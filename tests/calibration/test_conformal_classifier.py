@@ -80,7 +80,7 @@ def test_sets_grow_with_coverage_until_full():
     X, _ = predictions(50, rng)
     sets = [conformal.predict_set(X, coverage) for coverage in (0.3, 0.6, 0.95)]
     assert np.all(sets[0] <= sets[1]) and np.all(sets[1] <= sets[2])
-    with pytest.warns(UserWarning, match="takes at least 49 scored rows, but there are 20"):
+    with pytest.warns(UserWarning, match="requires at least 49 scored rows, but there are 20"):
         assert conformal.predict_set(X, 0.98).all()
 
 

@@ -172,7 +172,7 @@ def test_width_grows_with_coverage_until_infinite():
     conformal = ConformalRegressor(Precomputed(), delta=0.1).conformalize(X, y)
     widths = [np.diff(conformal.predict_interval(X, c), axis=0) for c in (0.1, 0.5, 0.9, 20 / 21)]
     assert all(np.all(a <= b) for a, b in pairwise(widths))
-    with pytest.warns(UserWarning, match="coverage of 0.96 takes at least 24 scored rows, but there are 20"):
+    with pytest.warns(UserWarning, match="0.96 requires at least 24 scored rows, but there are 20"):
         lower, upper = conformal.predict_interval(X, 0.96)
     assert np.all(lower == -np.inf) and np.all(upper == np.inf)
 
@@ -339,5 +339,5 @@ def test_from_scores_equals_conformalize(o):
 
 def test_quantile_of_unsorted_scores():
     assert conformal_quantile([3.0, 1.0, 2.0, 4.0], 0.6) == 3.0
-    with pytest.warns(UserWarning, match="takes at least 9 scored rows, but there are 4"):
+    with pytest.warns(UserWarning, match="requires at least 9 scored rows, but there are 4"):
         assert conformal_quantile([3.0, 1.0, 2.0, 4.0], 0.9) == np.inf

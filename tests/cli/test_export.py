@@ -51,3 +51,17 @@ def test_input_errors(arguments, message, run, tree_model, price_model, tmp_path
     done = run("export", *(folders.get(word, word) for word in arguments))
     done.assert_input_error(message)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("n_anchors", [0, 1])
+def test_network_with_too_few_anchors(n_anchors, run, tmp_path):
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    pytest.importorskip("onnxscript", reason="onnxscript is not installed")
+    from deltauq.nn import MLP, Anchored
+
+    net = Anchored(MLP(3, hidden=(4,)), 2)
+    if n_anchors:
+        net.set_anchors(torch.zeros(n_anchors, 3))
+    net.save(tmp_path / "net.safetensors")
+    done = run("export", tmp_path / "net.safetensors", "-o", tmp_path / "net.onnx")
+    done.assert_input_error("at least two anchors")

@@ -157,7 +157,7 @@ TABLES_TO_PREDICT = {
     "coverage that takes more held-out rows": (
         lambda t: t,
         ["--coverage", "0.99"],
-        "takes more than 30 held-out rows",
+        "requires more than 30 held-out rows",
     ),
 }
 

@@ -171,7 +171,7 @@ def test_prediction_does_not_depend_on_other_rows(regression, mixed):
         ({"center": "middle"}, "center must be one of"),
         ({"anchors": "stars"}, "anchors must be one of"),
         ({"task": "guess"}, "task must be one of"),
-        ({"coverage": 0.999}, "240 rows are too few: a coverage of 0.999 takes at least 3,993"),
+        ({"coverage": 0.999}, "240 rows are too few: a coverage of 0.999 requires at least 3,993"),
     ],
 )
 def test_invalid_parameters(params, message, mixed):
@@ -194,7 +194,7 @@ def test_class_with_a_single_row_raises(mixed):
 @pytest.mark.parametrize(("coverage", "fewest"), [(0.9, 33), (0.95, 73), (0.5, 14)])
 def test_smallest_number_of_rows(coverage, fewest, mixed):
     table = mixed[["area", "rooms", "price"]]
-    with pytest.raises(TableError, match=f"takes at least {fewest}"):
+    with pytest.raises(TableError, match=f"requires at least {fewest}"):
         fit(table[: fewest - 1], "price", model="linear", coverage=coverage)
     actual = fit(table[:fewest], "price", model="linear", coverage=coverage).predict(mixed)
     assert np.isfinite(actual.upper).all()
@@ -238,3 +238,6 @@ def test_only_errors_of_the_base_estimator_are_table_errors(mixed, monkeypatch):
     with pytest.raises(ValueError, match="a bug") as caught:
         fit(table, "price", model="linear")
     assert not isinstance(caught.value, TableError)
+    monkeypatch.setattr(model_selection, "typical_std", lambda *_: np.average([1.0], weights=[0.0]))
+    with pytest.raises(ZeroDivisionError):  # raised by NumPy for a wrong argument of this package
+        fit(table, "price", model="linear")

@@ -43,14 +43,23 @@ def conformal_quantile(scores: Array, coverage: float) -> Any:
     scores = np.sort(on_host(scores), axis=0)
     rank = int(np.ceil((len(scores) + 1) * coverage - ROUNDING))
     if rank > len(scores):
-        needed = int(np.ceil(coverage / (1.0 - coverage) - ROUNDING))
         warnings.warn(
-            f"A coverage of {coverage} takes at least {needed} scored rows, but there are {len(scores)}: "
-            "intervals are infinite, and prediction sets hold all classes.",
+            f"A coverage of {coverage} requires at least {rows_needed(coverage)} scored rows, but there are "
+            f"{len(scores)}: intervals are infinite, and prediction sets contain all classes.",
             stacklevel=3,
         )
         return np.full(scores.shape[1:], np.inf)[()]
     return scores[max(rank, 1) - 1]
+
+
+def rows_needed(coverage: float) -> int:
+    """Return the smallest number of scored rows for which the `conformal_quantile` is finite."""
+    return int(np.ceil(coverage / (1.0 - coverage) - ROUNDING))
+
+
+def max_coverage(n: int) -> float:
+    """Return the largest coverage for which the `conformal_quantile` of n scores is finite."""
+    return (n + ROUNDING) / (n + 1)
 
 
 def regression_scores(y: Array, mean: Array, std: Array, delta: Array) -> np.ndarray:

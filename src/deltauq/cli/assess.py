@@ -94,6 +94,7 @@ def _assess(table: "TrainingTable", model: BaseModel, **params: Any) -> "Assessm
     with warnings.catch_warnings(), counting_bar("fits") as tick:
         warnings.filterwarnings("ignore", "Found unknown categories", UserWarning)
         warnings.simplefilter("ignore", ConvergenceWarning)
-        with model_errors(f"{model.value} cannot be assessed on this table"):
-            result = assess(build_pipeline(model, table), table.X, y, progress=tick, **params)
+        pipeline = build_pipeline(model, table)
+        with model_errors(f"{model.value} cannot be assessed on this table", pipeline):
+            result = assess(pipeline, table.X, y, progress=tick, **params)
     return result.rescaled(unit) if table.task == "regression" else result

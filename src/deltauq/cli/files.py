@@ -47,7 +47,22 @@ def load_model(folder: Path, trust: Sequence[str] | None) -> tuple["TableModel",
     """Return the model of a folder, and warnings about the versions that it was fitted with."""
     from deltauq.tables import load
 
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", UserWarning)
+    with version_warnings() as notes:
         model = load(folder, trust or [])
-    return model, [str(warning.message) for warning in caught if warning.category is UserWarning]
+    return model, notes
+
+
+@contextmanager
+def version_warnings() -> Iterator[list[str]]:
+    """Collect messages of `VersionWarning` in a list, and issue other warnings as usual afterwards."""
+    from deltauq.tables.errors import VersionWarning
+
+    notes: list[str] = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", VersionWarning)
+        yield notes
+    for warning in caught:
+        if issubclass(warning.category, VersionWarning):
+            notes.append(str(warning.message))
+        else:
+            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)

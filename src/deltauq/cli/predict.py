@@ -1,7 +1,6 @@
 """`deltauq predict`."""
 
 import json
-import warnings
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from deltauq.cli import options
-from deltauq.cli.files import check_writable, load_model, writing
+from deltauq.cli.files import check_writable, load_model, version_warnings, writing
 from deltauq.utils.errors import InputError
 from deltauq.utils.progress import counting_bar
 
@@ -112,9 +111,8 @@ def _predict_on_ray(
     run = partial(run_on_ray, address=address or LOCAL)
     with writing(out), counting_bar("rows") as tick:
         try:
-            with warnings.catch_warnings(record=True) as caught:
+            with version_warnings() as notes:
                 summary = predict_parts(model, file, out, trust=trust, run=run, progress=tick, **params)
         except ClusterError as error:
             raise InputError(str(error)) from error
-    notes = [str(warning.message) for warning in caught if warning.category is UserWarning]
     return replace(summary, notes=[*notes, *summary.notes])

@@ -17,7 +17,7 @@ from deltauq._version import __version__
 from deltauq.distributed.filesystem import OutputFolder, open_binary
 from deltauq.distributed.runners import ClusterError, RunTasks, run_on_ray
 from deltauq.distributed.table_parts import Part, errors_name, list_parts, open_part
-from deltauq.tables.errors import ModelFolderError, TableError
+from deltauq.tables.errors import ModelFolderError, TableError, VersionWarning
 from deltauq.tables.folder import FILES, load, read_metadata
 from deltauq.tables.io import as_table_error, open_parquet
 from deltauq.tables.model import TableModel
@@ -131,7 +131,7 @@ class PartPredictor:
     def model(self) -> TableModel:
         """The model, with a single thread: a part has one core."""
         with tempfile.TemporaryDirectory() as name, warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # the main process shows them
+            warnings.simplefilter("ignore", VersionWarning)  # the main process shows them
             for file, content in self.files.items():
                 (Path(name) / file).write_bytes(content)
             try:

@@ -13,6 +13,7 @@ from itertools import islice
 from types import ModuleType
 from typing import Any, TypeVar
 
+from deltauq.utils.formatting import first_line
 from deltauq.utils.install import import_optional
 
 Task = TypeVar("Task")
@@ -113,11 +114,11 @@ def get_result(ray: ModuleType, reference: Any, task: Any) -> Any:
             raise cause from error
         package = re.search(r"No module named '[^']+'", str(cause))
         raise ClusterError(
-            f"A worker of Ray cannot run {task} ({package[0] if package else _first_line(cause)}): every "
+            f"A worker of Ray cannot run {task} ({package[0] if package else first_line(cause)}): every "
             "machine needs the same version of deltauq, and all other packages that are imported here."
         ) from error
     except ray.exceptions.RayError as error:
-        raise ClusterError(f"Ray gave {task} up after {RETRIES} retries: {_first_line(error)}.") from error
+        raise ClusterError(f"Ray gave {task} up after {RETRIES} retries: {first_line(error)}.") from error
 
 
 @contextmanager
@@ -136,7 +137,7 @@ def _connected(ray: ModuleType, address: str, n_jobs: int | None) -> Iterator[No
         ray.init(address, **options)
     except Exception as error:  # Ray raises a plain Exception if a node is late
         failed = "started" if address == LOCAL else f"reached at {address!r}"
-        raise ClusterError(f"Ray cannot be {failed}: {_first_line(error)}.") from error
+        raise ClusterError(f"Ray cannot be {failed}: {first_line(error)}.") from error
     try:
         yield
     finally:
@@ -151,8 +152,3 @@ def _run_task(work_reference: list[Any], task: Any) -> Any:
 @lru_cache(maxsize=1)
 def _fetch(reference: Any) -> Any:
     return require_ray().get(reference)
-
-
-def _first_line(error: Exception) -> str:
-    text = str(error).strip() or type(error).__name__
-    return text.splitlines()[0].rstrip(".")

@@ -19,6 +19,7 @@ from deltauq.estimators import AnchoredClassifier, AnchoredRegressor
 from deltauq.export.onnx_graph import EXTRA, OPSET, ROWS, Graph, add_posterior, check_exportable, require_onnx
 from deltauq.export.onnx_tables import add_table_model
 from deltauq.tables import TableModel
+from deltauq.utils.errors import InputError
 from deltauq.utils.filesystem import atomic_write
 from deltauq.utils.install import import_optional
 
@@ -117,6 +118,8 @@ def _export_network(net: Any, link: str | None) -> Any:
 
     from deltauq.nn import AnchorPredictor, evaluating
 
+    if len(net.anchors) < 2:
+        raise InputError(f"ONNX export takes networks with at least two anchors, got {len(net.anchors)}.")
     device = net.anchors.device
     try:
         with evaluating(net), _quiet_exporter():

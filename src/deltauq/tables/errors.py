@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import re
+import sys
 import traceback
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
 from types import ModuleType
+from typing import Any
 
 from deltauq.utils.errors import InputError
+from deltauq.utils.formatting import first_line
 from deltauq.utils.install import import_optional
 
 MAX_CHARACTERS = 800
@@ -33,27 +38,42 @@ class ModelFolderError(_OneLineError):
     """A model folder is incomplete, not trusted, or cannot be written or read."""
 
 
+class VersionWarning(UserWarning):
+    """A model was fitted with another version of scikit-learn."""
+
+
 @contextmanager
-def model_errors(what: str) -> Iterator[None]:
-    """Raise a `TableError` for an error that scikit-learn, or another package with a model, raises.
+def model_errors(what: str, base: Any) -> Iterator[None]:
+    """Raise a `TableError` for an error of the base estimator or of scikit-learn.
 
     Any other error of this package than an `InputError` is a bug, not a fault of the table: it passes
-    unchanged.
+    unchanged, also if the wrong arguments come from here and NumPy raises the error.
 
     Parameters
     ----------
     what : str
         The beginning of the message.
+    base : estimator
+        Its package is one of those whose errors are converted.
     """
     try:
         yield
     except (ValueError, IndexError, ArithmeticError) as error:
-        *_, (frame, _) = traceback.walk_tb(error.__traceback__)
-        is_ours = frame.f_globals.get("__name__", "").partition(".")[0] == "deltauq"
-        if isinstance(error, TableError) or (is_ours and not isinstance(error, InputError)):
+        is_bug = not isinstance(error, InputError) and _last_package(error, base) == "deltauq"
+        if isinstance(error, TableError) or is_bug:
             raise
-        reason = str(error).strip().partition("\n")[0].rstrip(".")
-        raise TableError(f"{what}: {reason}.") from error
+        raise TableError(f"{what}: {first_line(error)}.") from error
+
+
+def _last_package(error: Exception, base: Any) -> str:
+    """Return which of this package, scikit-learn and the base estimator's package was called last."""
+    packages = ["deltauq", "sklearn", type(base).__module__.partition(".")[0]]
+    if type(error.__cause__).__name__ == "_RemoteTraceback":  # of another process, as text
+        folders = {os.path.dirname(sys.modules[name].__file__ or ""): name for name in packages[:2]}
+        paths = re.findall(rf'File "({"|".join(map(re.escape, folders))})', str(error.__cause__))
+        return folders[paths[-1]] if paths else "deltauq"
+    names = (frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(error.__traceback__))
+    return [name for name in (name.partition(".")[0] for name in names) if name in packages][-1]
 
 
 def require_pandas() -> ModuleType:

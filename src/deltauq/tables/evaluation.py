@@ -10,7 +10,7 @@ from scipy.stats import binom
 
 from deltauq.assessment.page import LEVELS
 from deltauq.assessment.scoring import Predictions, compute, rescale
-from deltauq.calibration import conformal_quantile
+from deltauq.calibration.conformal import conformal_quantile, max_coverage
 from deltauq.metrics import calibration_curve
 from deltauq.tables.errors import TableError, did_you_mean, require_pandas
 from deltauq.tables.evaluation_result import OUTLIER_SHARE, Evaluation, UncertainRow
@@ -181,8 +181,7 @@ def _metrics(
 def _coverage_curve(model: TableModel, y: np.ndarray, p: Predictions) -> tuple[np.ndarray, np.ndarray]:
     """Return the levels that the held-out rows allow, and the empirical coverage of intervals of each."""
     scores, std = model.fitted.scores, np.asarray(p.spread)
-    n = len(scores)
-    levels = LEVELS[(n + 1) * LEVELS <= n + 1e-9]
+    levels = LEVELS[max_coverage(len(scores)) >= LEVELS]
     unit = error_std(scores, np.ones(1))
     width = np.divide(std, unit, out=np.zeros_like(std), where=unit > 0)  # σ + δ
     error = np.abs(y - p.value)

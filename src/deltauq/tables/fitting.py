@@ -9,7 +9,12 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.model_selection import train_test_split
 
-from deltauq.calibration.conformal import classification_scores, conformal_quantile, regression_scores
+from deltauq.calibration.conformal import (
+    classification_scores,
+    conformal_quantile,
+    regression_scores,
+    rows_needed,
+)
 from deltauq.calibration.scaling import permuted_features
 from deltauq.core.anchors import PRIORS
 from deltauq.estimators import AnchoredClassifier, AnchoredRegressor
@@ -226,10 +231,10 @@ def _hold_out(data: TrainingTable, coverage: float, seed: int) -> tuple[np.ndarr
     """Return the rows to train on and the rows for calibration, in their order in the table."""
     n = len(data.y)
     n_held = int(np.ceil(HELD_OUT * n))
-    needed = int(np.ceil(coverage / (1.0 - coverage) - 1e-9))
+    needed = rows_needed(coverage)
     if n_held < needed or n - n_held < MIN_ROWS:
         fewest = max(int(np.ceil((needed - 1) / HELD_OUT)) + 1, int(np.ceil(MIN_ROWS / (1 - HELD_OUT))))
-        raise TableError(f"{n:,} rows are too few: a coverage of {coverage:g} takes at least {fewest:,}.")
+        raise TableError(f"{n:,} rows are too few: a coverage of {coverage:g} requires at least {fewest:,}.")
     strata = None
     if data.task != REGRESSION:
         strata = data.y

@@ -22,12 +22,13 @@ import numpy as np
 
 from deltauq._version import __version__
 from deltauq.estimators import AnchoredClassifier, AnchoredRegressor
-from deltauq.tables.errors import ModelFolderError, require_pandas, require_skops
+from deltauq.tables.errors import ModelFolderError, VersionWarning, require_pandas, require_skops
 from deltauq.tables.metadata import check_metadata
 from deltauq.tables.model import Fitted, RiskScale, TableModel
 from deltauq.tables.schema import CATEGORY, CLASSIFICATION, REGRESSION, Column, Schema
 from deltauq.tables.tree_validation import check_estimators, check_trees
 from deltauq.utils.filesystem import set_default_permissions
+from deltauq.utils.formatting import first_line
 
 FORMAT = "deltauq.table/3"
 METADATA_FILE, FITTED_FILE, SKOPS_SCHEMA = "metadata.json", "model.skops", "schema.json"
@@ -148,12 +149,13 @@ def load(folder: str | PathLike[str], trust: Iterable[str] = ()) -> TableModel:
     theirs, ours = str(metadata["versions"].get("scikit-learn")), version("scikit-learn")
     if theirs.split(".")[:2] != ours.split(".")[:2]:
         warnings.warn(
-            f"{folder} was fitted with scikit-learn {theirs}, and this is {ours}: fit it again to be sure.",
-            UserWarning,
+            f"{folder} was fitted with scikit-learn {theirs}, and this is {ours}: refit it with this.",
+            VersionWarning,
             stacklevel=2,
         )
+    model = _assemble(metadata, parts)
     try:
-        model = _assemble(metadata, parts)
+        _check_parts(parts, model.schema, model.task)
         _try_out(model)
     except Exception as error:  # altered parts may fail anywhere in scikit-learn
         raise _no_model(folder, error) from error
@@ -217,10 +219,9 @@ def _metadata_json(model: TableModel, fitted: bytes) -> str:
 
 
 def _assemble(metadata: dict[str, Any], parts: dict[str, Any]) -> TableModel:
-    """Return the model, after checking that metadata and fitted parts fit each other."""
+    """Return the model of checked metadata."""
     columns = ({**column, "categories": tuple(column["categories"])} for column in metadata["schema"])
     schema = Schema(tuple(Column(**column) for column in columns))
-    _check_parts(parts, schema, metadata["task"])
     attributes: dict[str, Any] = {name: metadata[name] for name in OTHERS}
     attributes |= {name: float(metadata[name]) for name in NUMBERS}
     risk = RiskScale({name: (float(low), float(high)) for name, (low, high) in metadata["risk"].items()})
@@ -298,8 +299,7 @@ def _build(folder: Path, packed: bytes, trust: Iterable[str]) -> dict[str, Any]:
         untrusted = sorted(set(skops.get_untrusted_types(data=unpacked)) - trusted)
         parts = None if untrusted else skops.loads(unpacked, trusted=sorted(trusted))
     except Exception as error:  # a damaged file may raise any error in skops
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise ModelFolderError(f"{path} cannot be read: {reason[:200].rstrip('.')}.") from error
+        raise ModelFolderError(f"{path} cannot be read: {first_line(error)}.") from error
     if untrusted:
         raise ModelFolderError(
             f"{path} has types that are not trusted: {', '.join(untrusted[:5])}; if you know the origin of "

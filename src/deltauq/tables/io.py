@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from deltauq.tables.csv_reader import CSVReader
 from deltauq.tables.errors import TableError, require_pandas, require_pyarrow
+from deltauq.utils.formatting import first_line
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -182,9 +183,9 @@ def to_frame(table: Any) -> pd.DataFrame:
                 _without_dictionaries(require_pyarrow().table({name: column})).to_pandas()
             except Exception as reason:
                 raise TableError(
-                    f'the column "{name}" ({column.type}) cannot be read: {_first_line(reason)}.'
+                    f'the column "{name}" ({column.type}) cannot be read: {first_line(reason)}.'
                 ) from reason
-        raise TableError(f"the table cannot be read: {_first_line(error)}.") from error
+        raise TableError(f"the table cannot be read: {first_line(error)}.") from error
 
 
 def _without_dictionaries(table: Any) -> Any:
@@ -201,12 +202,6 @@ def _without_dictionaries(table: Any) -> Any:
     return table
 
 
-def _first_line(error: Exception) -> str:
-    """Return the first line of an error's message; what follows may quote rows."""
-    message = getattr(error, "strerror", None) or str(error).strip() or type(error).__name__
-    return message.splitlines()[0][:200].rstrip(".")
-
-
 @contextmanager
 def as_table_error(path: str | PathLike[str]) -> Iterator[None]:
     """Raise a `TableError` for the errors of a reader of a damaged file."""
@@ -215,7 +210,7 @@ def as_table_error(path: str | PathLike[str]) -> Iterator[None]:
     except TableError:
         raise
     except (*UNREADABLE, require_pyarrow().ArrowException) as error:
-        raise TableError(f"cannot read {path}: {_first_line(error)}.") from error
+        raise TableError(f"cannot read {path}: {first_line(error)}.") from error
 
 
 def output_format(out: Path) -> str | None:
@@ -264,7 +259,7 @@ class Writer:
         except pa.ArrowException as error:
             # A column may fail because of a value, such as bytes that are not text.
             self._check_columns(kept)
-            raise TableError(f"cannot write {self._out}: {_first_line(error)}.") from error
+            raise TableError(f"cannot write {self._out}: {first_line(error)}.") from error
 
     def add_metadata(self, metadata: dict[str, str]) -> None:
         """Store metadata in a Parquet file."""

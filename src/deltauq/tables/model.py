@@ -12,7 +12,7 @@ from scipy.special import ndtri
 from sklearn.metrics import pairwise_distances_argmin
 
 from deltauq.calibration import ConformalClassifier, ConformalRegressor
-from deltauq.calibration.conformal import conformal_quantile
+from deltauq.calibration.conformal import conformal_quantile, max_coverage
 from deltauq.estimators import AnchoredClassifier, AnchoredRegressor
 from deltauq.tables.errors import TableError, model_errors, require_pandas
 from deltauq.tables.io import read_frame
@@ -187,10 +187,10 @@ class TableModel:
         if not 0.0 < coverage < 1.0:
             raise TableError(f"coverage must lie between 0 and 1, got {coverage:g}.")
         n = len(self.fitted.scores)
-        if (n + 1) * coverage > n + 1e-9:
+        if coverage > max_coverage(n):
             raise TableError(
-                f"a coverage of {coverage:g} takes more than {n:,} held-out rows: "
-                f"the largest coverage is {n / (n + 1):.3g}."
+                f"a coverage of {coverage:g} requires more than {n:,} held-out rows: "
+                f"the largest coverage is {max_coverage(n):.3g}."
             )
 
     def encode(self, X: pd.DataFrame) -> np.ndarray:
@@ -201,7 +201,7 @@ class TableModel:
         """Return the columns of `predict`, dates in days, for a table that the schema has read."""
         coverage = self.coverage if coverage is None else coverage
         columns = self._regression_columns if self.task == REGRESSION else self._class_columns
-        with model_errors("the model cannot predict these rows"):
+        with model_errors("the model cannot predict these rows", self.fitted.model.estimator):
             return columns(self.encode(X), coverage)
 
     def with_formats(self, date_format: str | None = None, decimal: str | None = None) -> TableModel:

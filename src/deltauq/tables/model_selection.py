@@ -113,7 +113,7 @@ def _fitting(base: BaseEstimator) -> Iterator[None]:
     """Report a base model that rejects the rows as a `TableError`, and ignore warnings of no use here."""
     with (
         warnings.catch_warnings(),
-        model_errors(f"{type(base).__name__} cannot be fitted to this table"),
+        model_errors(f"{type(base).__name__} cannot be fitted to this table", base),
     ):
         warnings.simplefilter("ignore", ConvergenceWarning)
         warnings.filterwarnings("ignore", "'n_jobs' has no effect", FutureWarning)

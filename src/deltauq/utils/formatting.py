@@ -1,4 +1,4 @@
-"""Short representations that show the shapes of arrays instead of their values."""
+"""Short representations of objects, with the shapes of arrays instead of their values, and of errors."""
 
 from __future__ import annotations
 
@@ -19,6 +19,12 @@ class _Text:
 
     def __repr__(self) -> str:
         return self._text
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error's message without its full stop; other lines may quote data."""
+    message = getattr(error, "strerror", None) or str(error).strip() or type(error).__name__
+    return message.splitlines()[0][:200].rstrip(".")
 
 
 def as_text(value: Any) -> str:
