@@ -91,9 +91,9 @@ def propose(model: Model, x: Tensor, y: Tensor, rng: np.random.Generator) -> np.
     from botorch.acquisition.analytic import LogExpectedImprovement
     from torch.quasirandom import SobolEngine
 
-    from deltauq.bo.acquisition import are_new, like
+    from deltauq.bo.acquisition import are_new, reference_tensor
 
-    precision = like(model).dtype
+    precision = reference_tensor(model).dtype
     acquisition = LogExpectedImprovement(model, best_f=y.max().to(precision))
 
     @torch.no_grad()

@@ -304,7 +304,7 @@ def test_error_can_be_pickled():
         ({"n_initial": True}, "n_initial must be an integer"),
         ({"seed": -1}, "seed must be at least 0"),
         ({"surrogate": "gp"}, "surrogate must be a function"),
-        ({"acquisition": "ei"}, 'acquisition must be "logei" or a function'),
+        ({"acquisition": "ei"}, r"acquisition must be one of \['logei'\] or a function"),
         ({"on_failure": "ignore"}, "on_failure must be"),
     ],
 )

@@ -118,7 +118,7 @@ def test_retries(cluster, log, tmp_path):
         (log / f"fatal~{os.getpid()}").touch()
         os.kill(os.getpid(), signal.SIGKILL)
 
-    with pytest.raises(ClusterError, match=r"Ray gave \{'seed': 7\} up after 3 retries: "):
+    with pytest.raises(ClusterError, match=r"Ray gave up on \{'seed': 7\} after 3 retries: "):
         list(run(fatal, [{"seed": 7}]))
     assert len(recording.attempts(log)["fatal"]) == 4
 

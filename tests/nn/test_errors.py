@@ -32,7 +32,7 @@ def test_wrong_number_of_channels(net, conv_net):
 @pytest.mark.parametrize("x", [torch.randn(5), torch.randn(0, 5), torch.tensor(1.0)])
 def test_inputs_that_are_no_batch(net, x):
     for call in (net.train(), net.eval(), net.posterior):
-        with pytest.raises(ValueError, match="inputs must have at least one row and one further axis"):
+        with pytest.raises(ValueError, match="inputs must have at least one row and one additional axis"):
             call(x)
 
 

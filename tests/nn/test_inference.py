@@ -10,6 +10,9 @@ from torch import nn
 
 from deltauq.core import get_encoding
 from deltauq.nn import MLP, Anchored, ResNet20
+from deltauq.nn.inference import make_plan
+from deltauq.nn.inputs import Inputs
+from deltauq.nn.layer import AnchorContribution
 
 
 def pair_by_pair(net, x):
@@ -163,6 +166,17 @@ def test_only_networks_that_need_it_repeat_their_inputs():
         "fixed rows",
         "ResNet-20 inside a block",
     }
+
+
+def test_out_of_memory_is_raised():
+    def run(inputs, contribution):
+        if not contribution.repeated:
+            raise torch.OutOfMemoryError
+        return torch.zeros(4, 3)
+
+    contribution = AnchorContribution(torch.zeros(2, 3), torch.zeros(1, 3))
+    with pytest.raises(torch.OutOfMemoryError):
+        make_plan(run, nn.Linear(3, 3), Inputs(torch.zeros(2, 3)), contribution)
 
 
 @pytest.mark.parametrize("first", [(1, 3), (2, 1)], ids=["one input", "one anchor"])

@@ -1,4 +1,4 @@
-"""Further inputs are passed through, and follow their rows; of several outputs one is taken."""
+"""Additional inputs are passed through, and follow their rows; of several outputs one is taken."""
 
 import copy
 from types import SimpleNamespace
@@ -193,7 +193,7 @@ class EarlyMask(nn.Module):
 def test_further_inputs_that_change_the_anchored_tensor_raise(weight, options, early):
     net, x = Anchored(EarlyMask(), n_anchors=3, **options), torch.randn(6, 5)
     with pytest.raises(
-        ValueError, match=r"further inputs change what enters the anchored layer.*by stem= or at="
+        ValueError, match=r"additional inputs change what enters the anchored layer.*by stem= or at="
     ):
         net(x, weight, early=early)
     net.set_anchors(x)

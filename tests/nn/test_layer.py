@@ -34,7 +34,7 @@ def anchored(kind, encoding, init="random"):
 
 
 def call(layer, x, anchors):
-    with layer.using(anchors):
+    with layer.use_anchors(anchors):
         return layer(x)
 
 
@@ -43,9 +43,9 @@ def call(layer, x, anchors):
 def test_factorised_map_equals_the_map_of_every_tuple(kind, encoding):
     _, wrapped, shape = anchored(kind, encoding)
     x, anchors = torch.randn(5, *shape).double(), torch.randn(3, *shape).double()
-    term = wrapped.term(tuple(get_encoding(encoding).tuples(anchors)))
-    once = call(wrapped, x, term)
-    repeated = call(wrapped, torch.cat([x] * 3), replace(term, repeated=True))
+    contribution = wrapped.contribution(tuple(get_encoding(encoding).tuples(anchors)))
+    once = call(wrapped, x, contribution)
+    repeated = call(wrapped, torch.cat([x] * 3), replace(contribution, repeated=True))
     # The oracle: tuples by the core's own encoding, anchor by anchor.
     core, blocks = get_encoding(encoding), get_encoding(encoding).tuples(anchors)
     expected = torch.cat(
@@ -105,7 +105,7 @@ def test_projection_begins_as_the_identity(layer, shape, encoding):
     x = torch.randn(6, *shape)
     expected = layer.train()(x)
     rows = TupleAnchors((torch.tensor([3, 4, 5, 0, 1, 2]),) * get_encoding(encoding).anchors_per_tuple)
-    with network.get_submodule(name).using(rows):
+    with network.get_submodule(name).use_anchors(rows):
         torch.testing.assert_close(network(x), expected, rtol=1e-4, atol=1e-5)
 
 

@@ -19,6 +19,8 @@ from botorch.optim.optimize import optimize_acqf
 from torch import Tensor
 from torch.quasirandom import SobolEngine
 
+ACQUISITIONS = {"logei": (LogExpectedImprovement, qLogExpectedImprovement)}
+"""Acquisition functions by name: without and with pending points."""
 Acquisition = Literal["logei"] | Callable[[Model, Tensor], AcquisitionFunction]
 """``acquisition(model, best_f)``: the function whose maximum is the next point."""
 
@@ -39,11 +41,11 @@ class Float64Acquisition(AcquisitionFunction):
     def __init__(self, acquisition: AcquisitionFunction) -> None:
         super().__init__(acquisition.model)
         self.acquisition = acquisition
-        self.like = like(acquisition.model)
+        self.reference = reference_tensor(acquisition.model)
 
     def forward(self, X: Tensor) -> Tensor:
         """Return values of shape (b,) at points of shape (b, 1, d)."""
-        values: Tensor = self.acquisition(X.to(self.like))
+        values: Tensor = self.acquisition(X.to(self.reference))
         return values.to(X)
 
     def has_gradients(self, x: Tensor) -> bool:
@@ -61,10 +63,8 @@ def make_acquisition(
 
     "logei" is computed from mean and variance or, with pending points, from joint samples.
     """
-    best_f, pending = best_f.to(like(model)), pending.to(like(model))
-    make: Any = acquisition
-    if acquisition == "logei":
-        make = qLogExpectedImprovement if len(pending) else LogExpectedImprovement
+    best_f, pending = best_f.to(reference_tensor(model)), pending.to(reference_tensor(model))
+    make: Any = ACQUISITIONS[acquisition][len(pending) > 0] if isinstance(acquisition, str) else acquisition
     if isinstance(make, type) and "best_f" not in signature(make).parameters:
         raise ValueError(f"{make.__name__} takes no best_f: give a function of (model, best_f).")
     function = make(model, best_f=best_f) if isinstance(make, type) else make(model, best_f)
@@ -115,7 +115,7 @@ def are_new(points: Tensor, known: Tensor) -> Tensor:
     return torch.cdist(points, known, p=torch.inf).amin(1) > TOLERANCE
 
 
-def like(model: Model) -> Tensor:
+def reference_tensor(model: Model) -> Tensor:
     """Return a tensor of the dtype and device of a model; float64 if it has no tensors."""
     for tensor in (*model.parameters(), *model.buffers()):
         if tensor.is_floating_point():

@@ -1,4 +1,4 @@
-"""`Optimizer`: proposes points to evaluate and takes in their values."""
+"""`Optimizer`: proposes points to evaluate and records their values."""
 
 from __future__ import annotations
 
@@ -14,7 +14,14 @@ from botorch.models.model import Model
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from deltauq.bo.acquisition import Acquisition, Float64Acquisition, are_new, find_maximum, make_acquisition
+from deltauq.bo.acquisition import (
+    ACQUISITIONS,
+    Acquisition,
+    Float64Acquisition,
+    are_new,
+    find_maximum,
+    make_acquisition,
+)
 from deltauq.bo.anchored import default_surrogate
 from deltauq.bo.history import History, HistoryFile, format_point
 from deltauq.bo.surrogate import Surrogate
@@ -25,7 +32,7 @@ MakeSurrogate = Callable[[Tensor, Tensor], Model]
 N_CENTERS = 4
 """Best points around which candidates are drawn."""
 MAX_DEPTH = 1e3
-"""Values further below the median, in units of the best value above it, are clipped for the surrogate."""
+"""Values farther below the median, in units of the best value above it, are clipped for the surrogate."""
 MAX_DRAWS = 100
 """Attempts to draw a new uniform point: the bounds may contain fewer floating-point numbers than that."""
 
@@ -84,8 +91,9 @@ class Optimizer:
         if not callable(surrogate) or isinstance(surrogate, Model):
             kind = type(surrogate).__name__
             raise TypeError(f"surrogate must be a function of (X, Y) that returns a model, got {kind}.")
-        if not callable(acquisition) and acquisition != "logei":
-            raise ValueError(f'acquisition must be "logei" or a function, got {acquisition!r}.')
+        if not callable(acquisition) and acquisition not in ACQUISITIONS:
+            names = list(ACQUISITIONS)
+            raise ValueError(f"acquisition must be one of {names} or a function, got {acquisition!r}.")
         self.surrogate = surrogate
         self.acquisition = acquisition
         self._file = None if path is None else HistoryFile(path, self.bounds, self.seed)

@@ -126,7 +126,7 @@ class NetworkSurrogate(Surrogate):
         self.recipe = recipe
 
     def reseed(self, seed: int) -> Self:
-        """Add a further seed to that of the recipe; see `Surrogate.reseed`."""
+        """Add another seed to that of the recipe; see `Surrogate.reseed`."""
         self.recipe = replace(self.recipe, seed=derive_seed(self.recipe.seed, seed))
         return self
 

@@ -33,7 +33,7 @@ STORE_BYTES = 256 * 2**20
 
 
 class ClusterError(RuntimeError):
-    """Ray cannot be reached, or has given up a task."""
+    """Ray cannot be reached, or has given up on a task."""
 
 
 def run_locally(work: Callable[[Task], Result], tasks: Iterable[Task]) -> Iterator[tuple[Task, Result]]:
@@ -118,7 +118,7 @@ def get_result(ray: ModuleType, reference: Any, task: Any) -> Any:
             "machine needs the same version of deltauq, and all other packages that are imported here."
         ) from error
     except ray.exceptions.RayError as error:
-        raise ClusterError(f"Ray gave {task} up after {RETRIES} retries: {first_line(error)}.") from error
+        raise ClusterError(f"Ray gave up on {task} after {RETRIES} retries: {first_line(error)}.") from error
 
 
 @contextmanager

@@ -22,7 +22,7 @@ def load(path: str | PathLike[str], map_location: Any = "cpu", trust: Iterable[s
     map_location : device, default="cpu"
         Device of a network.
     trust : iterable of str
-        Full names of further types that a folder may contain; see `deltauq.tables.load`.
+        Full names of additional types that a folder may contain; see `deltauq.tables.load`.
 
     Returns
     -------

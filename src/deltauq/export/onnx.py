@@ -116,13 +116,13 @@ def _export_network(net: Any, link: str | None) -> Any:
     import_optional("onnxscript", "ONNX files of networks need onnxscript", EXTRA)
     import torch
 
-    from deltauq.nn import AnchorPredictor, evaluating
+    from deltauq.nn import AnchorPredictor, evaluation_mode
 
     if len(net.anchors) < 2:
         raise InputError(f"ONNX export takes networks with at least two anchors, got {len(net.anchors)}.")
     device = net.anchors.device
     try:
-        with evaluating(net), _quiet_exporter():
+        with evaluation_mode(net), _quiet_exporter():
             program = torch.onnx.export(
                 AnchorPredictor(net.cpu(), link).eval(),
                 (net.anchors[:2].clone(),),  # a copy: the exporter identifies tensors by their memory

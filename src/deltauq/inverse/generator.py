@@ -86,7 +86,7 @@ def latent_size(g: Any, n_latent: int | None) -> int:
 
 
 def check_counts(**counts: Any) -> None:
-    """Raise an error for a number that is no positive integer."""
+    """Raise an error for a number that is not a positive integer."""
     for name, value in counts.items():
         if isinstance(value, bool) or not (isinstance(value, int) and value >= 1):
             raise ValueError(f"{name} must be an integer of at least 1, got {value!r}.")

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from deltauq.baselines.network import SampledBaseline
 from deltauq.inverse.generator import Generate, check_counts, device_and_dtype, latent_size, uniform
-from deltauq.nn import evaluating
+from deltauq.nn import evaluation_mode
 from deltauq.utils.formatting import short_repr
 
 ForwardModel = Any
@@ -303,7 +303,7 @@ def _evaluation_mode(*models: Any) -> Iterator[None]:
     with ExitStack() as stack:
         for model in models:
             if isinstance(model, nn.Module):
-                stack.enter_context(evaluating(model))
+                stack.enter_context(evaluation_mode(model))
         yield
 
 

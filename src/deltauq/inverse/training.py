@@ -47,7 +47,7 @@ def fit_generator(
     recipe : Recipe
         How to train encoder, generator and critic.
     adversarial : float, default=0.1
-        Weight of the critic beside the likelihood, per value of an input; 0 for none.
+        Weight of the adversarial loss relative to the likelihood, per value of an input; 0 for none.
     hidden : sequence of int, default=(512, 512)
         Widths of the hidden layers of encoder and critic.
     critic : Module, optional

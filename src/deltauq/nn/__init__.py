@@ -6,7 +6,7 @@ import_optional("torch", "deltauq.nn needs PyTorch", "nn")
 
 from deltauq.nn.anchored import Anchored
 from deltauq.nn.files import UnusableFileError, load, save
-from deltauq.nn.inference import evaluating
+from deltauq.nn.inference import evaluation_mode
 from deltauq.nn.losses import anchored_loss, log_squared_error
 from deltauq.nn.networks import MLP, FourierFeatures, ResNet18, ResNet20
 from deltauq.nn.predictor import AnchorPredictor
@@ -20,7 +20,7 @@ __all__ = [
     "ResNet20",
     "UnusableFileError",
     "anchored_loss",
-    "evaluating",
+    "evaluation_mode",
     "load",
     "log_squared_error",
     "save",

@@ -18,20 +18,20 @@ from deltauq.core import AnchorPrior, Encoding, Posterior, get_encoding
 from deltauq.core.posterior import LINKS
 from deltauq.nn.anchors import PAIRINGS, AnchorStore, get_train_anchors, reversal
 from deltauq.nn.inference import (
-    MISMATCHES,
-    Plan,
-    evaluating,
+    SHAPE_ERRORS,
+    InferencePlan,
+    evaluation_mode,
     make_plan,
     mean_over_anchors,
     posterior_over_anchors,
 )
 from deltauq.nn.inputs import Inputs
-from deltauq.nn.layer import AnchoredLayer, AnchorTerm, LayerReached, TupleAnchors
+from deltauq.nn.layer import AnchorContribution, AnchoredLayer, LayerReached, TupleAnchors
 from deltauq.nn.wrapping import INITS, anchor_layer, check_calls, join_names, recorded_calls
 
 KEYWORDS = ("anchors", "masked", "link", "keep_samples", "memory_budget", "autocast")
 CHECKED_ROWS = 8
-"""Inputs that show whether further ones change what enters the anchored layer."""
+"""Inputs that show whether additional ones change what enters the anchored layer."""
 
 
 class Anchored(AnchorStore):
@@ -87,7 +87,7 @@ class Anchored(AnchorStore):
 
     Notes
     -----
-    Further inputs, as in ``net(x, mask)`` or ``net(x, mask=mask)``, are passed on to the network. A tensor
+    Additional inputs, as in ``net(x, mask)`` or ``net(x, mask=mask)``, are passed on to the network. A tensor
     whose first dimension is the batch size is row-wise: it is repeated and cut along with the rows of x.
     Anything else is passed unchanged. A tensor that all rows share must not have the batch size as its first
     dimension, unless that is 1: make it a buffer of the network. Row-wise inputs may not change what enters
@@ -135,7 +135,7 @@ class Anchored(AnchorStore):
         self.training = module.training
         self._copies = 1
         self._checked = False
-        self._plans: dict[tuple[Any, ...], Plan] = {}
+        self._plans: dict[tuple[Any, ...], InferencePlan] = {}
 
     @property
     def anchored_layer(self) -> AnchoredLayer:
@@ -170,7 +170,7 @@ class Anchored(AnchorStore):
         x : tensor of shape (n, ...)
             Inputs.
         *args, **kwargs
-            Further inputs of the network, passed through; see the notes of the class.
+            Additional inputs of the network, passed through; see the notes of the class.
         anchors : int tensor of shape (e, n), or tensor of shape (e, n, ...), optional
             The e anchors of each input's tuple, as rows of this batch or as inputs. Outputs are then those
             under these anchors, in either mode, and nothing is stored.
@@ -217,7 +217,7 @@ class Anchored(AnchorStore):
         x : tensor of shape (n, ...)
             Inputs.
         *args, **kwargs
-            Further inputs of the network, passed through; see the notes of the class.
+            Additional inputs of the network, passed through; see the notes of the class.
         link : {"sigmoid", "softmax"}, optional
             Also return the moments behind this link.
         keep_samples : bool, default=False
@@ -243,7 +243,7 @@ class Anchored(AnchorStore):
             raise ValueError("one anchor has no variance: store at least two; eval() returns the mean alone.")
         precision = nullcontext() if autocast is None else torch.autocast(x.device.type, autocast)
         graph = torch.set_grad_enabled(torch.is_grad_enabled() and x.requires_grad)
-        with evaluating(self), graph, precision:
+        with evaluation_mode(self), graph, precision:
             stored = self._stored(x)
             passes = self._passes(Inputs(x, args, kwargs), stored, memory_budget)
             return posterior_over_anchors(passes, len(stored), link, keep_samples)
@@ -257,7 +257,7 @@ class Anchored(AnchorStore):
         self._check_rows(x, "inputs")
         if not self._checked:
             rows = reversal(x.shape[0], self.encoding.anchors_per_tuple, x.device)
-            with evaluating(self.module, _NormBase):
+            with evaluation_mode(self.module, _NormBase):
                 self._call_module(Inputs(x, args, kwargs), TupleAnchors(rows))
 
     @contextmanager
@@ -347,31 +347,32 @@ class Anchored(AnchorStore):
 
     def _passes(
         self, inputs: Inputs, anchors: Tensor, memory_budget: int | None = None
-    ) -> Iterator[tuple[int, Tensor, AnchorTerm]]:
+    ) -> Iterator[tuple[int, Tensor, AnchorContribution]]:
         """Yield, for blocks of anchors and blocks of rows, the number of the block of rows and the outputs.
 
-        Anchors are the outer loop, so that each term is computed once and only one is in memory. All anchors
-        are in one block if they fit, so that what precedes the anchored layer is computed once per input.
+        Anchors are the outer loop, so that each contribution is computed once and only one is in memory. All
+        anchors are in one block if they fit, so that what precedes the anchored layer is computed once per
+        input.
         """
         plan = self._plan(inputs, anchors)
         inputs = replace(inputs, row_wise=plan.row_wise)
-        pairs = plan.pairs(memory_budget, anchors.device)
+        pairs = plan.batch_pairs(memory_budget, anchors.device)
         rows = inputs.split(max(1, pairs // len(anchors)))
-        for term in self._terms(inputs, anchors, min(len(anchors), pairs), plan.repeated):
+        for contribution in self._contributions(inputs, anchors, min(len(anchors), pairs), plan.repeated):
             for block, part in enumerate(rows):
-                yield block, self.outputs_under(part, term), term
+                yield block, self.outputs_under(part, contribution), contribution
 
     @torch.compiler.disable
-    def _plan(self, inputs: Inputs, anchors: Tensor) -> Plan:
+    def _plan(self, inputs: Inputs, anchors: Tensor) -> InferencePlan:
         """Return how to evaluate the network with these anchors."""
         # One input, or one anchor, works where several do not: such a plan is valid for no other case.
         several = inputs.x.shape[0] > 1
         key = (inputs.signature(), several, anchors.shape[0] > 1, self.average_masked, self.output)
         if key not in self._plans:
-            self._check_further_inputs(inputs)
+            self._check_additional_inputs(inputs)
             try:
                 plan = self._make_plan(inputs, anchors)
-            except MISMATCHES:
+            except SHAPE_ERRORS:
                 single = inputs.with_rows_of_one()
                 if several or not single.row_wise:
                     raise
@@ -379,13 +380,15 @@ class Anchored(AnchorStore):
             self._plans[key] = plan
         return self._plans[key]
 
-    def _make_plan(self, inputs: Inputs, anchors: Tensor) -> Plan:
-        return make_plan(self.outputs_under, self.module, inputs, next(self._terms(inputs, anchors[:2], 2)))
+    def _make_plan(self, inputs: Inputs, anchors: Tensor) -> InferencePlan:
+        return make_plan(
+            self.outputs_under, self.module, inputs, next(self._contributions(inputs, anchors[:2], 2))
+        )
 
-    def _terms(
+    def _contributions(
         self, inputs: Inputs, anchors: Tensor, at_most: int, repeated: bool = False
-    ) -> Iterator[AnchorTerm]:
-        """Yield what the anchors contribute to the anchored layer, for at most so many of them at a time."""
+    ) -> Iterator[AnchorContribution]:
+        """Yield what the anchors contribute to the anchored layer, at most this many at a time."""
         if self.average_masked and not self.mask:
             raise ValueError(
                 "average_masked=True masks anchors, and this network has no mask: if it was trained with "
@@ -393,25 +396,29 @@ class Anchored(AnchorStore):
             )
         blocks = self.encoding.tuples(anchors)
         for part in zip(*(block.split(at_most) for block in blocks), strict=True):
-            yield self._term(inputs, part, repeated)
+            yield self._contribution(inputs, part, repeated)
 
     @torch.compiler.disable
-    def _term(self, inputs: Inputs, anchors: tuple[Tensor, ...], repeated: bool) -> AnchorTerm:
-        return self.anchored_layer.term(self._layer_inputs(inputs, anchors), self.average_masked, repeated)
+    def _contribution(
+        self, inputs: Inputs, anchors: tuple[Tensor, ...], repeated: bool
+    ) -> AnchorContribution:
+        return self.anchored_layer.contribution(
+            self._layer_inputs(inputs, anchors), self.average_masked, repeated
+        )
 
-    def anchor_term(self, inputs: Inputs, anchors: Tensor) -> AnchorTerm:
+    def anchor_contribution(self, inputs: Inputs, anchors: Tensor) -> AnchorContribution:
         """Return what these anchors contribute to the anchored layer, all at once, for inputs like these."""
         plan = self._plan(inputs, anchors)
-        return next(self._terms(inputs, anchors, len(anchors), plan.repeated))
+        return next(self._contributions(inputs, anchors, len(anchors), plan.repeated))
 
     def _layer_inputs(self, inputs: Inputs, anchors: Iterable[Tensor]) -> tuple[Tensor, ...]:
-        """Return anchors as they enter the anchored layer, without the further inputs of any row."""
+        """Return anchors as they enter the anchored layer, without the additional inputs of any row."""
         return tuple(self._layer_input(inputs.for_anchors(each)) for each in anchors)
 
     def _layer_input(self, inputs: Inputs) -> Tensor:
         """Return inputs as they enter the anchored layer; norms do not learn from them."""
         try:
-            with evaluating(self.module, _NormBase), self.anchored_layer.using("stop"):
+            with evaluation_mode(self.module, _NormBase), self.anchored_layer.use_anchors("stop"):
                 self.module(inputs.x, *inputs.args, **inputs.kwargs)
         except LayerReached as reached:
             (entering,) = reached.args
@@ -421,25 +428,25 @@ class Anchored(AnchorStore):
             "name another by stem= or at=."
         )
 
-    def _check_further_inputs(self, inputs: Inputs) -> None:
-        """Raise an error if row-wise further inputs change what enters the anchored layer."""
+    def _check_additional_inputs(self, inputs: Inputs) -> None:
+        """Raise an error if row-wise additional inputs change what enters the anchored layer."""
         if not inputs.row_wise:
             return
         inputs = inputs.rows(0, CHECKED_ROWS)
         others = inputs.replace(inputs.x, lambda tensor: (tensor == 0).to(tensor.dtype))
-        with torch.no_grad(), evaluating(self):
+        with torch.no_grad(), evaluation_mode(self):
             entering, changed = self._layer_input(inputs), self._layer_input(others)
         if entering.shape != changed.shape or not torch.allclose(entering, changed, equal_nan=True):
             raise ValueError(
-                f"further inputs change what enters the anchored layer {self.layer_name!r}, and stored "
+                f"additional inputs change what enters the anchored layer {self.layer_name!r}, and stored "
                 "anchors have none: name the layer that the first input enters by stem= or at=, or make them "
                 "part of the first input."
             )
 
-    def outputs_under(self, inputs: Inputs, term: AnchorTerm) -> Tensor:
+    def outputs_under(self, inputs: Inputs, contribution: AnchorContribution) -> Tensor:
         """Return the outputs for all pairs of inputs and anchors, of shape (n_variants * k * n, ...)."""
-        k, n = term.value.shape[0], inputs.x.shape[0]
-        outputs = self._call_module(inputs.repeat(k, x_too=term.repeated), term)
+        k, n = contribution.value.shape[0], inputs.x.shape[0]
+        outputs = self._call_module(inputs.repeat(k, x_too=contribution.repeated), contribution)
         check_tensor(outputs, "the mean over anchors")
         if outputs.ndim == 0 or outputs.shape[0] != k * n:
             raise ValueError(
@@ -448,23 +455,23 @@ class Anchored(AnchorStore):
             )
         return outputs
 
-    def _call_module(self, inputs: Inputs, anchors: TupleAnchors | AnchorTerm) -> Tensor:
+    def _call_module(self, inputs: Inputs, anchors: TupleAnchors | AnchorContribution) -> Tensor:
         """Return the outputs of the network with these anchors at the anchored layer."""
         if not self._checked:
             return self._checked_call(inputs, anchors)
-        with self.anchored_layer.using(anchors):
+        with self.anchored_layer.use_anchors(anchors):
             outputs = self.module(inputs.x, *inputs.args, **inputs.kwargs)
         return outputs if self.output is None else _selected(outputs, self.output)
 
     @torch.compiler.disable
-    def _checked_call(self, inputs: Inputs, anchors: TupleAnchors | AnchorTerm) -> Tensor:
+    def _checked_call(self, inputs: Inputs, anchors: TupleAnchors | AnchorContribution) -> Tensor:
         """Call the network, and check once whether the right layer is anchored."""
         self._checked = True
         try:
             with recorded_calls(self.module) as calls:
                 outputs = self._call_module(inputs, anchors)
             check_calls(calls, self.layer_name, inputs.x.shape[0])
-            self._check_further_inputs(inputs)
+            self._check_additional_inputs(inputs)
         except BaseException:
             self._checked = False
             raise

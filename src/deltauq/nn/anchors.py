@@ -156,7 +156,7 @@ class AnchorStore(nn.Module):
             raise TypeError(f"{name} must be a tensor, got {type(x).__name__}.")
         if x.ndim < 2 or x.shape[0] == 0:
             raise ValueError(
-                f"{name} must have at least one row and one further axis, got shape {tuple(x.shape)}."
+                f"{name} must have at least one row and one additional axis, got shape {tuple(x.shape)}."
             )
         if x.device != self.anchors.device:
             raise ValueError(
@@ -166,6 +166,6 @@ class AnchorStore(nn.Module):
 
 
 def _copy(anchors: Tensor) -> Tensor:
-    """Return a copy that is no inference tensor: those can never be trained with."""
+    """Return a copy that is not an inference tensor: those cannot be trained with."""
     with torch.inference_mode(False):
         return anchors.clone()

@@ -12,39 +12,41 @@ from torch import Tensor, nn
 from deltauq.core import Posterior, StreamingPosterior
 from deltauq.core.posterior import LINKS
 from deltauq.nn.inputs import Inputs
-from deltauq.nn.layer import AnchorTerm
+from deltauq.nn.layer import AnchorContribution
 from deltauq.nn.wrapping import recorded_calls
 
 CPU_BUDGET, ACCELERATOR_BUDGET = 64 * 2**20, 2 * 2**30
 """Bytes of activations in one pass. On a CPU, small blocks that fit its caches are also faster."""
-MISMATCHES = (RuntimeError, ValueError, IndexError, TypeError, AssertionError)
+SHAPE_ERRORS = (RuntimeError, ValueError, IndexError, TypeError, AssertionError)
 """Errors that networks raise at tensors of unexpected shape."""
 
-Run = Callable[[Inputs, AnchorTerm], Tensor]
-"""``run(inputs, term)`` returns outputs of shape (n_variants * k * n, ...), anchor by anchor."""
+Run = Callable[[Inputs, AnchorContribution], Tensor]
+"""``run(inputs, contribution)`` returns outputs of shape (n_variants * k * n, ...), anchor by anchor."""
 
 
 @dataclass(frozen=True)
-class Plan:
+class InferencePlan:
     """How a network is evaluated with many anchors at once."""
 
     repeated: bool
     """Whether x enters the network once per anchor. Otherwise it enters once and is multiplied at the
-    anchored layer, which does not work for networks that carry something past it. Row-wise further inputs are
-    repeated either way: they belong to what follows the layer."""
+    anchored layer, which does not work for networks that carry something past it. Row-wise additional
+    inputs are repeated either way: they belong to what follows the layer."""
     row_bytes: int
     """Bytes of activations for one pair of input and anchor."""
     row_wise: frozenset[int | str] | None
-    """Positions and keywords of the row-wise further inputs."""
+    """Positions and keywords of the row-wise additional inputs."""
 
-    def pairs(self, budget: int | None, device: torch.device) -> int:
+    def batch_pairs(self, budget: int | None, device: torch.device) -> int:
         """Return how many pairs fit into one pass."""
         if budget is None:
             budget = CPU_BUDGET if device.type == "cpu" else ACCELERATOR_BUDGET
         return max(1, budget // self.row_bytes)
 
 
-def make_plan(run: Run, network: nn.Module, inputs: Inputs, term: AnchorTerm) -> Plan:
+def make_plan(
+    run: Run, network: nn.Module, inputs: Inputs, contribution: AnchorContribution
+) -> InferencePlan:
     """Evaluate two rows in both ways, and choose the fast one if its outputs are equal."""
     inputs = inputs.rows(0, 2)
     x = inputs.x
@@ -52,18 +54,20 @@ def make_plan(run: Run, network: nn.Module, inputs: Inputs, term: AnchorTerm) ->
         inputs = replace(inputs, x=x.nan_to_num(0.0, 0.0, 0.0))
     with torch.no_grad(), torch.autocast(x.device.type, enabled=False):
         with recorded_calls(network) as calls:
-            expected = run(inputs, replace(term, repeated=True))
+            expected = run(inputs, replace(contribution, repeated=True))
         n_bytes = max((call.n_bytes for call in calls), default=0)
-        row_bytes = max(1, n_bytes // max(1, len(term) * x.shape[0]))
+        row_bytes = max(1, n_bytes // max(1, len(contribution) * x.shape[0]))
         try:
-            repeated = not _equal(run(inputs, term), expected)
-        except MISMATCHES:
+            repeated = not _equal(run(inputs, contribution), expected)
+        except torch.OutOfMemoryError:
+            raise
+        except SHAPE_ERRORS:
             repeated = True
-    return Plan(repeated, row_bytes, inputs.row_wise)
+    return InferencePlan(repeated, row_bytes, inputs.row_wise)
 
 
 def _equal(outputs: Tensor, expected: Tensor) -> bool:
-    """Tell whether outputs are equal up to rounding; without any finite number, they are not."""
+    """Return whether outputs are equal up to rounding; without any finite number, they are not."""
     finite = expected[expected.isfinite()]
     if not finite.numel():
         return False
@@ -74,38 +78,41 @@ def _equal(outputs: Tensor, expected: Tensor) -> bool:
     )
 
 
-def under_anchors(outputs: Tensor, term: AnchorTerm) -> Tensor:
+def under_anchors(outputs: Tensor, contribution: AnchorContribution) -> Tensor:
     """Return the outputs of a pass under each anchor, of shape (k, n, ...): the mean of its variants.
 
     In float32 at least: sums over anchors overflow in less.
     """
     precise = outputs.to(torch.promote_types(outputs.dtype, torch.float32))
-    return precise.unflatten(0, (term.n_variants, len(term), -1)).mean(0)
+    return precise.unflatten(0, (contribution.n_variants, len(contribution), -1)).mean(0)
 
 
-def mean_over_anchors(passes: Iterable[tuple[int, Tensor, AnchorTerm]], n_anchors: int) -> Tensor:
-    """Return the mean of the outputs, of shape (n, ...), from passes of (block of rows, outputs, term).
+def mean_over_anchors(passes: Iterable[tuple[int, Tensor, AnchorContribution]], n_anchors: int) -> Tensor:
+    """Return the mean of the outputs, of shape (n, ...), from passes: (block of rows, outputs, contribution).
 
     Blocks of rows are numbered from 0, and come once for each block of anchors.
     """
     totals: dict[int, Tensor] = {}
-    for block, outputs, term in passes:
+    for block, outputs, contribution in passes:
         dtype = outputs.dtype if outputs.is_floating_point() else torch.get_default_dtype()
-        total = under_anchors(outputs, term).sum(0)
+        total = under_anchors(outputs, contribution).sum(0)
         totals[block] = totals[block] + total if block in totals else total
     return (torch.cat(list(totals.values())) / n_anchors).to(dtype)
 
 
 def posterior_over_anchors(
-    passes: Iterable[tuple[int, Tensor, AnchorTerm]], n_anchors: int, link: str | None, keep_samples: bool
+    passes: Iterable[tuple[int, Tensor, AnchorContribution]],
+    n_anchors: int,
+    link: str | None,
+    keep_samples: bool,
 ) -> Posterior:
     """Return the moments of the outputs; see `mean_over_anchors`. Memory does not grow with the anchors."""
     if link is not None and link not in LINKS:
         raise ValueError(f"link must be one of {sorted(LINKS)} or None, got {link!r}.")
     streams: dict[int, StreamingPosterior] = {}
     parts: dict[int, Posterior] = {}
-    for block, outputs, term in passes:
-        samples = under_anchors(outputs, term)
+    for block, outputs, contribution in passes:
+        samples = under_anchors(outputs, contribution)
         if link == "softmax" and samples.ndim != 3:
             raise ValueError(
                 f"link='softmax' takes outputs of shape (n, classes), got {tuple(samples.shape[1:])}: "
@@ -138,7 +145,7 @@ def _posterior_of(samples: Tensor, link: str | None, keep_samples: bool) -> Post
 
 
 @contextmanager
-def evaluating(network: nn.Module, kind: type[nn.Module] = nn.Module) -> Iterator[None]:
+def evaluation_mode(network: nn.Module, kind: type[nn.Module] = nn.Module) -> Iterator[None]:
     """Switch every layer, or those of one kind, to evaluation mode, and back to its mode before."""
     layers = [layer for layer in network.modules() if isinstance(layer, kind) and layer.training]
     for layer in layers:

@@ -1,4 +1,4 @@
-"""The arguments of a network: the input that is anchored, and further inputs that are passed through."""
+"""The arguments of a network: the input that is anchored, and additional inputs that are passed through."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from torch import Tensor
 class Inputs:
     """The arguments of a network.
 
-    A further input is row-wise if it is a tensor whose first dimension is the batch size. It is repeated and
-    cut along with the rows of x; everything else is passed unchanged. In a batch of one nothing is row-wise:
-    further inputs are broadcast.
+    An additional input is row-wise if it is a tensor whose first dimension is the batch size. It is repeated
+    and cut along with the rows of x; everything else is passed unchanged. In a batch of one nothing is
+    row-wise: additional inputs are broadcast.
     """
 
     x: Tensor
@@ -31,7 +31,7 @@ class Inputs:
             object.__setattr__(self, "row_wise", self.of_length(n) if n > 1 else frozenset())
 
     def replace(self, x: Tensor, change: Callable[[Tensor], Tensor]) -> Inputs:
-        """Return x in place of this one, with `change` applied to every row-wise further input."""
+        """Return x in place of this one, with `change` applied to every row-wise additional input."""
         row_wise = self.row_wise or ()
         args = tuple(change(v) if k in row_wise else v for k, v in enumerate(self.args))
         kwargs = {k: change(v) if k in row_wise else v for k, v in self.kwargs.items()}
@@ -54,7 +54,7 @@ class Inputs:
         return self.replace(repeated(self.x) if x_too else self.x, repeated)
 
     def for_anchors(self, anchors: Tensor) -> Inputs:
-        """Return anchors in place of x: row-wise further inputs are zero for them."""
+        """Return anchors in place of x: row-wise additional inputs are zero for them."""
         n = anchors.shape[0]
         return self.replace(anchors, lambda tensor: tensor.new_zeros(n, *tensor.shape[1:]))
 
@@ -67,7 +67,7 @@ class Inputs:
         )
 
     def with_rows_of_one(self) -> Inputs:
-        """Return a batch of one whose further inputs of one row are row-wise."""
+        """Return a batch of one whose additional inputs of one row are row-wise."""
         return replace(self, row_wise=self.of_length(1))
 
     def signature(self) -> tuple[Any, ...]:

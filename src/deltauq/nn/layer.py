@@ -28,7 +28,7 @@ class TupleAnchors:
 
 
 @dataclass(frozen=True, eq=False)
-class AnchorTerm:
+class AnchorContribution:
     """The part of an anchored layer's output that does not depend on the input, for k tuples of anchors.
 
     The layer is linear: W[R; X - R] = {W_R R + W_Δ(S - R)} + W_Δ(X - S), for any shift S. The term in braces
@@ -52,19 +52,19 @@ class LayerReached(Exception):
     """Ends a pass at the anchored layer. Its argument is the tensor that enters the layer."""
 
 
-class _Pass(threading.local):
+class _ActiveAnchors(threading.local):
     """The anchors of the pass that this thread runs: several threads may evaluate one network."""
 
-    anchors: TupleAnchors | AnchorTerm | Literal["stop"] | None = None
+    anchors: TupleAnchors | AnchorContribution | Literal["stop"] | None = None
 
-    def __reduce__(self) -> tuple[type[_Pass], tuple[()]]:
-        return _Pass, ()
+    def __reduce__(self) -> tuple[type[_ActiveAnchors], tuple[()]]:
+        return _ActiveAnchors, ()
 
 
 class AnchoredLayer(nn.Module):
     """Maps [R, X - R] linearly, in place of a layer that takes X.
 
-    The network calls it with X alone. `Anchored` provides the anchors of a pass through `using`.
+    The network calls it with X alone. `Anchored` provides the anchors of a pass through `use_anchors`.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ class AnchoredLayer(nn.Module):
         super().__init__()
         self.wide, self.following = wide, following
         self.encoding, self.channels, self.axis = encoding, channels, axis
-        self._pass = _Pass()
+        self._active = _ActiveAnchors()
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Return the outputs for the first tensor among the arguments, X of shape (n, ...)."""
@@ -97,13 +97,13 @@ class AnchoredLayer(nn.Module):
         if x is None:
             raise TypeError("the anchored layer was called without a tensor.")
         self._check(x)
-        anchors = self._pass.anchors
+        anchors = self._active.anchors
         if anchors is None:
             raise RuntimeError("call the Anchored module, not the network inside it.")
         if anchors == "stop":
             raise LayerReached(x)
-        if isinstance(anchors, AnchorTerm):
-            outputs = self.add_term(x, anchors)
+        if isinstance(anchors, AnchorContribution):
+            outputs = self.add_contribution(x, anchors)
         else:
             outputs = self.map_tuples(self.tuples(x, anchors.anchors, anchors.mask))
         if self.following is None:
@@ -114,13 +114,13 @@ class AnchoredLayer(nn.Module):
         return self.following(*args, **kwargs)
 
     @contextmanager
-    def using(self, anchors: TupleAnchors | AnchorTerm | Literal["stop"]) -> Iterator[None]:
+    def use_anchors(self, anchors: TupleAnchors | AnchorContribution | Literal["stop"]) -> Iterator[None]:
         """Use these anchors in the passes of this thread, or stop them here by `LayerReached`."""
-        self._pass.anchors = anchors
+        self._active.anchors = anchors
         try:
             yield
         finally:
-            self._pass.anchors = None
+            self._active.anchors = None
 
     def tuples(self, x: Tensor, anchors: tuple[Tensor, ...], mask: Tensor | None = None) -> Tensor:
         """Return [R, X - R] of every row, or [0, X - R] where the anchors are masked; see `TupleAnchors`."""
@@ -145,25 +145,25 @@ class AnchoredLayer(nn.Module):
             tuples = tuples.unflatten(1, (self.encoding.width, groups, -1)).transpose(1, 2).flatten(1, 3)
         return self._map(tuples, self.wide.weight, self.wide.bias)
 
-    def term(
+    def contribution(
         self, anchors: tuple[Tensor, ...], masked_too: bool = False, repeated: bool = False
-    ) -> AnchorTerm:
-        """Return the term of k tuples, given as one tensor of shape (k, ...) for each anchor of a tuple."""
+    ) -> AnchorContribution:
+        """Return the contribution of k tuples, one tensor of shape (k, ...) per anchor of a tuple."""
         self._check(anchors[0])
         shift = self.encoding.offset(*anchors).mean(0, keepdim=True)
         x = shift.expand_as(anchors[0])
         variants = [self.tuples(x, anchors)]
         if masked_too:
             variants.append(self.tuples(x, anchors, torch.ones((), dtype=torch.bool, device=x.device)))
-        return AnchorTerm(self.map_tuples(torch.cat(variants)), shift, len(variants), repeated)
+        return AnchorContribution(self.map_tuples(torch.cat(variants)), shift, len(variants), repeated)
 
-    def add_term(self, x: Tensor, term: AnchorTerm) -> Tensor:
+    def add_contribution(self, x: Tensor, contribution: AnchorContribution) -> Tensor:
         """Return the map of all pairs of inputs and anchors, of shape (n_variants * k * n, ...)."""
         channels = self.channels // getattr(self.wide, "groups", 1)
-        outputs = self._map(x - term.shift, self.wide.weight[:, -channels:], None)
-        if term.repeated:
-            outputs = outputs.unflatten(0, (term.value.shape[0], -1))
-        return (outputs + term.value[:, None]).flatten(0, 1)
+        outputs = self._map(x - contribution.shift, self.wide.weight[:, -channels:], None)
+        if contribution.repeated:
+            outputs = outputs.unflatten(0, (contribution.value.shape[0], -1))
+        return (outputs + contribution.value[:, None]).flatten(0, 1)
 
     def __getattr__(self, name: str) -> Any:
         # The network around may read attributes of the replaced layer.

@@ -73,7 +73,7 @@ def anchored_loss(
         Rows of this batch to pair inputs with; the batch is in random order. The first copy of a row is
         paired with these, the k-th with the row that is k times as far from it; nothing is masked or stored.
     **kwargs
-        Further inputs of the network, by keyword; row-wise ones are repeated with the batch.
+        Additional inputs of the network, by keyword; row-wise ones are repeated with the batch.
 
     Returns
     -------

@@ -97,7 +97,7 @@ class MLP(nn.Module):
         self.layers = nn.Sequential(*layers, nn.Linear(n_in, n_out))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return outputs of shape (n, n_out) for inputs of shape (n, n_in); further axes are flattened."""
+        """Return outputs of shape (n, n_out) for inputs of shape (n, n_in); additional axes are flattened."""
         outputs: Tensor = self.layers(x.flatten(1))
         return outputs
 

@@ -7,9 +7,9 @@ from torch import Tensor, nn
 
 from deltauq.core.posterior import LINKS
 from deltauq.nn.anchored import Anchored
-from deltauq.nn.inference import evaluating, under_anchors
+from deltauq.nn.inference import evaluation_mode, under_anchors
 from deltauq.nn.inputs import Inputs
-from deltauq.nn.layer import AnchorTerm
+from deltauq.nn.layer import AnchorContribution
 
 
 class AnchorPredictor(nn.Module):
@@ -35,11 +35,11 @@ class AnchorPredictor(nn.Module):
         example = net.anchors[:2]
         # Raises an error for fewer than two anchors, and checks which layer is anchored.
         net.posterior(example, link=link)
-        with torch.no_grad(), evaluating(net):
-            term = net.anchor_term(Inputs(example), net.anchors)
-        self._n_variants, self._repeated = term.n_variants, term.repeated
-        self.register_buffer("value", term.value)
-        self.register_buffer("shift", term.shift)
+        with torch.no_grad(), evaluation_mode(net):
+            contribution = net.anchor_contribution(Inputs(example), net.anchors)
+        self._n_variants, self._repeated = contribution.n_variants, contribution.repeated
+        self.register_buffer("value", contribution.value)
+        self.register_buffer("shift", contribution.shift)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return mean and standard deviation.
@@ -53,8 +53,8 @@ class AnchorPredictor(nn.Module):
         -------
         mean, std : tensors of shape (n, ...)
         """
-        term = AnchorTerm(self.value, self.shift, self._n_variants, self._repeated)
-        outputs = under_anchors(self.net.outputs_under(Inputs(x), term), term)
+        contribution = AnchorContribution(self.value, self.shift, self._n_variants, self._repeated)
+        outputs = under_anchors(self.net.outputs_under(Inputs(x), contribution), contribution)
         if self.link is not None:
             outputs = LINKS[self.link](outputs)
         mean = outputs.mean(0)

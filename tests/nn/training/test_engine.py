@@ -385,6 +385,6 @@ def test_a_damaged_checkpoint_raises(table, tmp_path, damage):
     else:
         content = path.read_bytes()
         path.write_bytes({"cut": content[: len(content) // 2], "text": b"hello", "empty": b""}[damage])
-    with pytest.raises(ValueError, match=r"run\.ckpt is no checkpoint") as caught:
+    with pytest.raises(ValueError, match=r"run\.ckpt is not a valid checkpoint") as caught:
         fit(make(), x, y, RECIPE, checkpoint=path)
     assert "\n" not in str(caught.value)

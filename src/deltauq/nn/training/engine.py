@@ -123,7 +123,7 @@ def fit(
     optimizer = recipe.make_optimizer(net.parameters(), graphed=graphed)
     compiled: Any = torch.compile(net) if recipe.compile else net
     module, optimizer = fabric.setup(compiled, optimizer)
-    epochs = Epochs(x.to(device), y.to(device), recipe, BatchPairing.of(net), normalize)
+    epochs = Epochs(x.to(device), y.to(device), recipe, BatchPairing.from_network(net), normalize)
     drop_last = recipe.drop_last or graphed or fabric.world_size > 1
     history = History()
     state = {"net": module, "optimizer": optimizer}
@@ -193,7 +193,7 @@ def check_data(x: Tensor, y: Tensor) -> Tensor:
 
 
 def can_be_graphed(net: nn.Module, recipe: Recipe) -> bool:
-    """Tell whether a step may be recorded: not with a prior, which draws anchors by NumPy in each step."""
+    """Return whether a step may be recorded: not with a prior, which draws anchors by NumPy in each step."""
     return recipe.graph and not isinstance(getattr(net, "train_anchors", None), AnchorPrior)
 
 
@@ -260,10 +260,13 @@ def _resume(
         return History()
     try:
         content = fabric.load(path, weights_only=True)
+    except Exception as error:  # PyTorch raises almost anything at a damaged file
+        raise ValueError(f"{path} is not a valid checkpoint.") from error
+    try:
         recipe, data, history = content["recipe"], content["data"], History(**content["history"])
         shapes = _shapes(content["net"])
-    except Exception as error:  # PyTorch raises almost anything at a damaged file
-        raise ValueError(f"{path} is no checkpoint of a training run, or a damaged one.") from error
+    except (AttributeError, IndexError, KeyError, TypeError) as error:
+        raise ValueError(f"{path} is not a valid checkpoint.") from error
     different = sorted(key for key, value in description["recipe"].items() if recipe.get(key) != value)
     if different:
         raise ValueError(f"{path} is a checkpoint of another recipe: {', '.join(different)} differ.")

@@ -50,7 +50,7 @@ class BatchPairing:
     """Whether anchors of single rows are masked instead of those of whole batches."""
 
     @classmethod
-    def of(cls, net: nn.Module) -> Self:
+    def from_network(cls, net: nn.Module) -> Self:
         """Return the pairing of a network; none if it is not anchored, or draws its anchors from a prior."""
         if not isinstance(net, Anchored) or net.train_anchors not in PAIRINGS:
             return cls()

@@ -20,7 +20,7 @@ CHOICES = {
 
 @dataclass(frozen=True)
 class Recipe:
-    """Everything that determines a training run beside the network and the data.
+    """Everything that determines a training run apart from the network and the data.
 
     Attributes
     ----------

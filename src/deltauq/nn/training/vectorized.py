@@ -77,7 +77,7 @@ def fit_many(
     seeds = list(seeds) if seeds is not None else [recipe.seed + k for k in range(len(nets))]
     if len(seeds) != len(nets):
         raise ValueError(f"{len(nets)} networks need as many seeds, got {len(seeds)}.")
-    pairing = BatchPairing.of(first)
+    pairing = BatchPairing.from_network(first)
     for net in nets:
         net.train()
     try:
