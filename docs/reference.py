@@ -34,6 +34,7 @@ PACKAGES = {
     "data": "datasets",
     "plots": "figures and HTML pages",
     "testing": "checks for your own estimators",
+    "utils": "errors, progress bars and files",
     "demo": "the computations of `deltauq demo`",
 }
 """In the order of the navigation."""

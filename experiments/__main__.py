@@ -11,8 +11,7 @@ from pathlib import Path
 
 from deltauq.data import CorruptFileError, DataUnavailableError
 from deltauq.distributed import ClusterError
-from deltauq.utils.errors import InputError
-from deltauq.utils.progress import counting_bar
+from deltauq.utils import InputError, counting_bar
 from experiments import NAMES, PROFILES, ResultStore, get_experiment, run_experiment
 from experiments.report import load_all, print_report, render_results
 from experiments.results import ResultLine

@@ -10,7 +10,7 @@ from sklearn.ensemble import RandomForestRegressor
 
 from deltauq.estimators import AnchoredRegressor
 from deltauq.metrics import coverage, mae, spearman
-from deltauq.plots.page import Figure
+from deltauq.plots import Figure
 from experiments.figures import over_anchors
 from experiments.results import ResultLine
 from experiments.runner import Cell, Experiment, Outcome

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.special import softmax
 
 from deltauq.metrics import auroc, spearman
-from deltauq.plots.page import Figure
+from deltauq.plots import Figure
 from experiments.figures import by_score, over_anchors
 from experiments.image_configs import AnchorSetting
 from experiments.image_data import image_source, load_image_set

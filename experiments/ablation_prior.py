@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from deltauq.metrics import auroc
-from deltauq.plots.page import Figure
+from deltauq.plots import Figure
 from experiments.figures import by_score, dot_figure
 from experiments.image_configs import AnchorSetting
 from experiments.image_data import load_image_set

@@ -28,6 +28,8 @@ Run = tuple[Maximisation, int]
 
 N_INITIAL = 6
 N_EVERYWHERE = 1024
+SAME_POINT = 1e-6
+"""Points of the unit cube that differ by less are the same."""
 RADII = (0.1, 0.02, 0.004)
 N_CENTRES, N_AROUND = 5, 40
 """Number of candidates: in the whole cube; then, for each radius, around each of the best so far."""
@@ -91,15 +93,15 @@ def propose(model: Model, x: Tensor, y: Tensor, rng: np.random.Generator) -> np.
     from botorch.acquisition.analytic import LogExpectedImprovement
     from torch.quasirandom import SobolEngine
 
-    from deltauq.bo.acquisition import are_new, reference_tensor
-
-    precision = reference_tensor(model).dtype
+    tensors = (tensor for tensor in (*model.parameters(), *model.buffers()) if tensor.is_floating_point())
+    precision = next((tensor.dtype for tensor in tensors), x.dtype)
     acquisition = LogExpectedImprovement(model, best_f=y.max().to(precision))
 
     @torch.no_grad()
     def improvement(points: Tensor) -> Tensor:
         values: Tensor = acquisition(points.to(precision)[:, None])
-        return values.masked_fill(~are_new(points, x), -torch.inf)
+        is_known = torch.cdist(points, x, p=torch.inf).amin(1) <= SAME_POINT
+        return values.masked_fill(is_known, -torch.inf)
 
     engine = SobolEngine(x.shape[1], scramble=True, seed=int(rng.integers(2**31)))
     points = engine.draw(N_EVERYWHERE, dtype=x.dtype)

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from deltauq.data.files import cache_dir
-from deltauq.utils.filesystem import atomic_write
+from deltauq.data import cache_dir
+from deltauq.utils import atomic_write
 
 
 def shared_file(

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from deltauq.data import load_images
-from deltauq.plots.page import Figure
+from deltauq.plots import Figure
 from experiments.data import CORRUPTIONS, load_corrupted
 from experiments.data.corruptions import SEVERITIES
 from experiments.plots import contact_sheet

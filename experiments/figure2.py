@@ -15,7 +15,7 @@ from scipy.ndimage import distance_transform_edt
 from sklearn.svm import SVC
 
 from deltauq.estimators import AnchoredClassifier
-from deltauq.plots.page import Figure
+from deltauq.plots import Figure
 from experiments.data.classes import ThreeClasses, three_classes
 from experiments.plots import class_map, probability_map, uncertainty_map
 from experiments.results import ResultLine

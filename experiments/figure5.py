@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from deltauq.metrics import accuracy, brier, ece, nll
-from deltauq.plots.page import Figure
+from deltauq.plots import Figure
 from experiments import paper_values
 from experiments.cache import shared_arrays
 from experiments.data.corruptions import CORRUPTIONS, FIGURE5, SEVERITIES

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from deltauq import plots
-from deltauq.plots.page import Figure
+from deltauq.plots import Figure
 from experiments.display_names import DISPLAY_NAMES
 from experiments.results import ResultLine
 from experiments.summary import Spread, summarise

@@ -9,7 +9,7 @@ import numpy as np
 
 from deltauq import plots
 from deltauq.data import gap_curve
-from deltauq.plots.page import Figure
+from deltauq.plots import Figure
 from experiments.results import ResultLine
 from experiments.runner import Cell, Experiment, Outcome
 from experiments.tables import TableSpec

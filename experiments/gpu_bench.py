@@ -164,9 +164,9 @@ def _prediction(network: str, profile: str, single_anchor: bool) -> dict[str, fl
 
 
 def _make(network: str) -> Any:
-    from deltauq.nn.networks import NETWORKS as MAKERS
+    from deltauq import nn
 
-    return MAKERS[network]()
+    return getattr(nn, network)()
 
 
 def _timed(call: Callable[[], Any], device: Any) -> float:

@@ -21,7 +21,7 @@ from experiments.image_networks import as_tensor, trained, training_images
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from deltauq.baselines.svi import VariationalNetwork
+    from deltauq.baselines import VariationalNetwork
     from deltauq.nn import Anchored
 
 N_MASKS = 10
@@ -98,7 +98,7 @@ Function = Callable[["Tensor", "Tensor"], "Tensor"]
 
 def _functions(net: nn.Module, run: TrainingRun, anchors: AnchorSetting, n: int) -> Iterator[Function]:
     """Yield functions that together compute the K outputs of a network."""
-    from deltauq.baselines.svi import VariationalNetwork
+    from deltauq.baselines import VariationalNetwork
     from deltauq.nn import Anchored
     from experiments.duq import KernelNetwork
 
@@ -155,7 +155,7 @@ def _under_mask(net: nn.Module, k: int, x: Tensor, rows: Tensor) -> Tensor:
     """Return the outputs under the k-th mask of dropout, the same for all inputs."""
     import torch
 
-    from deltauq.baselines.mc_dropout import SharedDropout
+    from deltauq.baselines import SharedDropout
 
     layers = [layer for layer in net.modules() if isinstance(layer, SharedDropout)]
     generator = torch.Generator().manual_seed(k)
@@ -186,7 +186,7 @@ def anchor_inputs(run: TrainingRun, anchors: AnchorSetting) -> Tensor:
     """
     import torch
 
-    from deltauq.core.anchors import BalancedPrior, DataPrior, KMeansPrior, NormalPrior
+    from deltauq.core import BalancedPrior, DataPrior, KMeansPrior, NormalPrior
 
     rng, number = np.random.default_rng(run.seed), anchors.number
     image_set = training_images(run)

@@ -92,10 +92,10 @@ def train(run: TrainingRun, checkpoint: Path | None = None) -> nn.Module:
         make = partial(_extractor, run.kind.network)
         return train_duq(make, N_CLASSES, x, y, recipe, penalty=KERNEL_PENALTY, **options)
     if run.kind.variational:
+        from deltauq import nn as networks
         from deltauq.baselines import SVI
-        from deltauq.nn.networks import NETWORKS
 
-        model = SVI(partial(NETWORKS[run.kind.network], n_classes=N_CLASSES), PRIOR_STD, INITIAL_STD)
+        model = SVI(partial(getattr(networks, run.kind.network), n_classes=N_CLASSES), PRIOR_STD, INITIAL_STD)
         return model.fit(x, y, recipe, **options).network_
     torch.manual_seed(run.seed)
     net = make_network(run.kind)
@@ -133,20 +133,19 @@ def normalisation(kind: NetworkKind) -> tuple[Tensor, Tensor] | None:
 
 def make_network(kind: NetworkKind) -> nn.Module:
     """Return an untrained network of a kind."""
-    from deltauq.baselines.mc_dropout import add_dropout
-    from deltauq.baselines.svi import VariationalNetwork, convert
+    from deltauq import nn as networks
+    from deltauq.baselines import VariationalNetwork, add_dropout, make_variational
     from deltauq.nn import Anchored
-    from deltauq.nn.networks import NETWORKS
     from experiments.duq import KernelNetwork
 
     if kind.kernels:
         extractor, n_features = _extractor(kind.network)
         return KernelNetwork(extractor, n_features, N_CLASSES, n_features, length_scale=0.1, batch_size=128)
-    net = NETWORKS[kind.network](n_classes=N_CLASSES)
+    net = getattr(networks, kind.network)(n_classes=N_CLASSES)
     if kind.dropout:
         return add_dropout(net, kind.dropout)
     if kind.variational:
-        return VariationalNetwork(convert(net, INITIAL_STD), PRIOR_STD, noise=None)
+        return VariationalNetwork(make_variational(net, INITIAL_STD), PRIOR_STD, noise=None)
     if not kind.anchored:
         return net
     return Anchored(
@@ -164,9 +163,9 @@ def _extractor(network: str) -> tuple[nn.Module, int]:
     """Return a network without its head, and its number of features."""
     from torch import nn
 
-    from deltauq.nn.networks import NETWORKS
+    from deltauq import nn as networks
 
-    net: Any = NETWORKS[network]()
+    net: Any = getattr(networks, network)()
     n_features = net.head.in_features
     net.head = nn.Identity()
     return net, n_features
@@ -176,7 +175,7 @@ def _objective(kind: NetworkKind) -> Objective | None:
     """Return the loss of a kind; None for cross-entropy."""
     from torch.nn.functional import cross_entropy
 
-    from deltauq.nn.losses import anchored_loss
+    from deltauq.nn import anchored_loss
 
     if kind.copies > 1:
         # Anchors drawn inside the network would be the same whenever a recorded step is replayed.

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from deltauq.plots import colors
-from deltauq.plots.layout import empty_figure, series_styles
+from deltauq.plots import colors, empty_figure, series_styles
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure

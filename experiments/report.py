@@ -6,9 +6,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from deltauq import __version__
-from deltauq.plots.page import Block, Details, Section, Table, render_page
-from deltauq.utils.errors import InputError
-from deltauq.utils.progress import counting_bar
+from deltauq.plots import Block, Details, Section, Table, render_page
+from deltauq.utils import InputError, counting_bar
 from experiments import NAMES, get_experiment
 from experiments.results import ResultStore
 from experiments.summary import Results, load_results

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from deltauq.utils.jsonl import JsonLines
+from deltauq.utils import JsonLines
 
 PROFILES = ("quick", "paper")
 

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 from joblib import Parallel, delayed, parallel_config
 
-from deltauq.utils.errors import InputError
+from deltauq.utils import InputError
 from experiments.results import ResultLine, ResultStore, cell_key
 from experiments.tables import TableSpec
 
 if TYPE_CHECKING:
-    from deltauq.plots.page import Figure
+    from deltauq.plots import Figure
 
 ROOT = Path(__file__).resolve().parents[1]
 LIBRARIES = ("deltauq", "numpy", "scipy", "scikit-learn", "torch", "numba")

@@ -10,7 +10,7 @@ from sklearn.tree import DecisionTreeRegressor
 
 from deltauq.estimators import AnchoredRegressor
 from deltauq.metrics import spearman
-from deltauq.plots.page import Figure
+from deltauq.plots import Figure
 from experiments import paper_values
 from experiments.data.functions import FUNCTIONS
 from experiments.figures import dot_figure

@@ -20,7 +20,7 @@ from deltauq.baselines import (
 from deltauq.data import OPENML, Table, load_openml
 from deltauq.estimators import AnchoredRegressor
 from deltauq.metrics import coverage, mae, rmse, spearman, width
-from deltauq.plots.page import Figure
+from deltauq.plots import Figure
 from experiments import paper_values
 from experiments.figures import dot_figure, relative_to
 from experiments.results import ResultLine

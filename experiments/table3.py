@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from deltauq import plots
-from deltauq.plots.page import Figure
+from deltauq.plots import Figure
 from experiments import paper_values
 from experiments.bo_loop import MakeSurrogate, measured, shared_runs
 from experiments.data.functions import MAXIMISATIONS
@@ -77,14 +77,15 @@ def surrogate_maker(method: str, max_epochs: int | None = None) -> MakeSurrogate
     from the paper.
     """
     from deltauq.bo import (
+        DEFAULT_RECIPE,
+        PAPER_RECIPE,
+        PAPER_SETTINGS,
         AnchoredSurrogate,
         DEUPSurrogate,
         DropoutSurrogate,
         EnsembleSurrogate,
         GPSurrogate,
     )
-    from deltauq.bo.anchored import DEFAULT_RECIPE, PAPER
-    from deltauq.bo.surrogate import PAPER_RECIPE
 
     if method == "gp":
         return lambda x, y, seed: GPSurrogate(x, y)
@@ -94,7 +95,7 @@ def surrogate_maker(method: str, max_epochs: int | None = None) -> MakeSurrogate
             DEFAULT_RECIPE,
             {"posterior": "gaussian", "outcome_transform": "clip"},
         ),
-        "delta-uq-paper": (AnchoredSurrogate, PAPER_RECIPE, {**PAPER, "posterior": "gaussian"}),
+        "delta-uq-paper": (AnchoredSurrogate, PAPER_RECIPE, {**PAPER_SETTINGS, "posterior": "gaussian"}),
         "mc-dropout": (DropoutSurrogate, PAPER_RECIPE, {"posterior": "gaussian"}),
         "ensemble": (EnsembleSurrogate, PAPER_RECIPE, {"posterior": "gaussian"}),
         "deup": (DEUPSurrogate, PAPER_RECIPE, {}),

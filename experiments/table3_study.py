@@ -102,19 +102,22 @@ def _maker(method: str, max_epochs: int | None) -> MakeSurrogate:
     """Return a function that creates the surrogates of a method; anchored ones are in float32."""
     if method not in REACHES:
         return surrogate_maker(method, max_epochs)
-    from deltauq.bo import AnchoredSurrogate
-    from deltauq.bo.anchored import DEFAULT_RECIPE
-    from deltauq.bo.transforms import clip_and_standardize
+    from botorch.models.transforms.outcome import ChainedOutcomeTransform, Standardize
+
+    from deltauq.bo import DEFAULT_RECIPE, AnchoredSurrogate, ClipWorst
 
     reach = REACHES[method]
     recipe = replace(DEFAULT_RECIPE, epochs=min(DEFAULT_RECIPE.epochs, max_epochs or DEFAULT_RECIPE.epochs))
 
     def make(x: Tensor, y: Tensor, seed: int) -> AnchoredSurrogate:
+        transform: OutcomeTransform = Standardize(1)
+        if reach is not None:
+            transform = ChainedOutcomeTransform(clip=ClipWorst(1, reach), standardize=transform)
         return AnchoredSurrogate(
             x.float(),
             y.float(),
             recipe=replace(recipe, seed=seed),
-            outcome_transform="standardize" if reach is None else clip_and_standardize(1, reach),
+            outcome_transform=transform,
             posterior="gaussian",
         )
 

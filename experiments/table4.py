@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from deltauq.plots.page import Figure
+from deltauq.plots import Figure
 from experiments import paper_values
 from experiments.cache import shared_arrays
 from experiments.digit_models import (

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal
 
-from deltauq.plots.page import Table
+from deltauq.plots import Table
 from experiments.display_names import DISPLAY_NAMES
 from experiments.summary import Spread, Summary
 

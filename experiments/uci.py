@@ -105,7 +105,7 @@ class WithLoss:
 
 def criterion_of(loss: str) -> Any:
     """Return the criterion of a name."""
-    from deltauq.nn.losses import log_squared_error, squared_error
+    from deltauq.nn import log_squared_error, squared_error
 
     return {"squared": squared_error, "log": log_squared_error}[loss]
 
@@ -209,7 +209,7 @@ def measure(
     """
     import torch
 
-    from deltauq.nn.networks import MLP
+    from deltauq.nn import MLP
     from deltauq.nn.training import Recipe
 
     torch.set_num_threads(1)

@@ -77,7 +77,7 @@ def run(cell: Cell, profile: str) -> Outcome:
 def make_model(setting: str, make: Callable[[], Any]) -> Any:
     """Return an unfitted model; see `measure`."""
     from deltauq.baselines import SVI, MCDropout
-    from deltauq.nn.networks import MLP
+    from deltauq.nn import MLP
 
     if setting in MC_DROPOUT:
         rate, loss = MC_DROPOUT[setting]

@@ -37,3 +37,25 @@ def test_no_package_imports_private_names_of_another():
             tree = ast.parse(path.read_text(encoding="utf-8"))
             violations += [(str(file), name) for name in imports(tree) if is_private_elsewhere(name, package)]
     assert not violations
+
+
+def public_names():
+    """Return the packages with a list of public names, and these names with their package."""
+    names = set()
+    for path in (ROOT / "src/deltauq").rglob("__init__.py"):
+        module = ".".join(path.parent.relative_to(ROOT / "src").parts)
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "__all__":
+                names |= {module, *(f"{module}.{name}" for name in ast.literal_eval(node.value))}
+    return names
+
+
+def test_experiments_use_the_public_api():
+    public = public_names()
+    violations = []
+    for path in (ROOT / "experiments").rglob("*.py"):
+        used = imports(ast.parse(path.read_text(encoding="utf-8")))
+        violations += [
+            (path.name, name) for name in used if name.startswith("deltauq") and name not in public
+        ]
+    assert not violations

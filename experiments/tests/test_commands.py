@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from deltauq.utils.install import install_command
+from deltauq.utils import install_command
 from experiments import ResultLine, ResultStore, get_experiment
 from experiments.__main__ import main
 

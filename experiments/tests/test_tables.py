@@ -3,7 +3,7 @@ import math
 import pytest
 from rich.console import Console
 
-from deltauq.plots.page import Section, render_page
+from deltauq.plots import Section, render_page
 from experiments.summary import Spread, Summary
 from experiments.tables import TableSpec, escape_latex, make_grid, to_html, to_latex, to_markdown, to_rich
 

@@ -6,7 +6,7 @@ from torch import nn
 from torch.distributions import Normal, kl_divergence
 
 from deltauq.baselines import SVI
-from deltauq.baselines.svi import VariationalLayer, VariationalNetwork, convert
+from deltauq.baselines.svi import VariationalLayer, VariationalNetwork, make_variational
 from deltauq.nn import MLP, ResNet20
 from deltauq.nn.training import Recipe
 
@@ -107,7 +107,7 @@ class Tied(nn.Module):
 
 
 def test_shared_layer_becomes_one_variational_layer():
-    net = convert(Tied(), 0.1)
+    net = make_variational(Tied(), 0.1)
     assert net.first is net.second is net.inside[0]
     network = VariationalNetwork(net, 1.0, None)
     assert len(network.layers) == 2
@@ -124,7 +124,9 @@ def divergence_by_torch(layer, prior_std):
 
 @pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])
 def test_divergence_equals_torch(memory_format):
-    net = convert(nn.Sequential(nn.Conv2d(3, 4, (3, 2)), nn.Flatten(), nn.Linear(8, 3, bias=False)), 0.1)
+    net = make_variational(
+        nn.Sequential(nn.Conv2d(3, 4, (3, 2)), nn.Flatten(), nn.Linear(8, 3, bias=False)), 0.1
+    )
     for layer in (net[0], net[2]):
         spread(layer)
     network = VariationalNetwork(net, 0.8, None)
@@ -141,7 +143,7 @@ def test_converted_network_starts_at_the_original_function():
     x = torch.randn(2, 3, 8, 8)
     with torch.no_grad():
         before = net(x)
-        after = convert(net, 0.05).eval()(x)
+        after = make_variational(net, 0.05).eval()(x)
     torch.testing.assert_close(after, before, rtol=0, atol=0)
     kinds = {type(layer) for layer in net.modules() if isinstance(layer, VariationalLayer)}
     assert kinds and sum(isinstance(layer, VariationalLayer) for layer in net.modules()) == 20

@@ -11,7 +11,7 @@ from torch import nn
 
 from deltauq.baselines import DeepEnsemble, DEUPNetwork
 from deltauq.bo import AnchoredSurrogate, DEUPSurrogate, DropoutSurrogate, EnsembleSurrogate, fit_together
-from deltauq.bo.anchored import PAPER
+from deltauq.bo.anchored import PAPER_SETTINGS
 from deltauq.nn import MLP
 from deltauq.nn.training import Recipe
 
@@ -83,5 +83,5 @@ def test_paper_parameters(bowl):
     assert DropoutSurrogate(*bowl).baseline.rate == 0.3
     assert EnsembleSurrogate(*bowl).n_members == 3
     assert DEUPSurrogate(bowl[0][:3], bowl[1][:3]).n_folds == 3
-    network = AnchoredSurrogate(*bowl, **PAPER).network(2, 1)
+    network = AnchoredSurrogate(*bowl, **PAPER_SETTINGS).network(2, 1)
     assert network.config["hidden"] == [128, 128, 128] and network.config["activation"] == "relu"

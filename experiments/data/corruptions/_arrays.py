@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from deltauq.utils.install import install_command
+from deltauq.utils import install_command
 
 SIDE = 32
 """Height and width of the images, in pixels: the severities are meant for these."""

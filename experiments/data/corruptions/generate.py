@@ -7,8 +7,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from deltauq.data import CorruptFileError, load_images
-from deltauq.data.files import cached_array, data_dir
+from deltauq.data import CorruptFileError, cached_array, data_dir, load_images
 from experiments.data.corruptions._arrays import SHAPE, to_bytes, to_unit
 from experiments.data.corruptions.severities import CORRUPTIONS, DEFINITIONS, SEVERITIES
 

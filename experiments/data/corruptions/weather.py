@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from deltauq.data.files import data_dir
+from deltauq.data import data_dir
 from experiments.data.corruptions._arrays import SIDE, Streams, draw, pillow, to_bytes, to_unit
 from experiments.data.corruptions.blur import streak, zoom_weights
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import ndimage
 
 from deltauq.data import load_images
-from deltauq.utils.install import install_command
+from deltauq.utils import install_command
 from experiments.data import CORRUPTIONS, FIGURE5, corrupt
 from experiments.data.corruptions import SEVERITIES, blur, digital, generate, weather
 from experiments.data.corruptions._arrays import mirror, reflect, sample

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from deltauq.baselines.deep_ensemble import DeepEnsemble
     from deltauq.baselines.deup_network import DEUPNetwork
     from deltauq.baselines.gp import GaussianProcess
-    from deltauq.baselines.mc_dropout import MCDropout
+    from deltauq.baselines.mc_dropout import MCDropout, SharedDropout, add_dropout
     from deltauq.baselines.regressors import (
         DEUPRegressor,
         EnsembleRegressor,
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
         QuantileForestRegressor,
         TreeSpreadRegressor,
     )
-    from deltauq.baselines.svi import SVI
+    from deltauq.baselines.svi import SVI, VariationalNetwork, make_variational
     from deltauq.baselines.temperature import TemperatureNetwork
 
 __all__ = [
@@ -33,8 +33,12 @@ __all__ = [
     "NGBoostRegressor",
     "PlainRegressor",
     "QuantileForestRegressor",
+    "SharedDropout",
     "TemperatureNetwork",
     "TreeSpreadRegressor",
+    "VariationalNetwork",
+    "add_dropout",
+    "make_variational",
 ]
 
 # Baselines for networks need PyTorch, those around scikit-learn models do not.
@@ -44,7 +48,11 @@ _NETWORKS = {
     "DeepEnsemble": "deep_ensemble",
     "GaussianProcess": "gp",
     "MCDropout": "mc_dropout",
+    "SharedDropout": "mc_dropout",
     "TemperatureNetwork": "temperature",
+    "VariationalNetwork": "svi",
+    "add_dropout": "mc_dropout",
+    "make_variational": "svi",
 }
 
 __getattr__, __dir__ = attach(

@@ -68,7 +68,7 @@ class VariationalLayer(nn.Module):
         return self.layer._conv_forward(x, weights["weight"], weights.get("bias"))
 
 
-def convert(net: nn.Module, initial_std: float) -> nn.Module:
+def make_variational(net: nn.Module, initial_std: float) -> nn.Module:
     """Replace the Linear and Conv2d layers of a network by variational ones, in place, and return it.
 
     Other weights, such as those of batch norm, stay deterministic. For a single layer, its replacement is
@@ -89,7 +89,7 @@ def convert(net: nn.Module, initial_std: float) -> nn.Module:
 
 
 class VariationalNetwork(nn.Module):
-    """A network that was converted by `convert` and, for regression, the noise of the targets.
+    """A network that was converted by `make_variational` and, for regression, the noise of the targets.
 
     `noise` is its initial standard deviation; None for classification.
     """
@@ -202,7 +202,7 @@ class SVI(SampledBaseline):
 
     def _fit(self, x: Tensor, y: Tensor, training: Training) -> None:
         check_no_criterion(training, "SVI")
-        module = convert(self.new_network(training.recipe.seed), self.initial_std)
+        module = make_variational(self.new_network(training.recipe.seed), self.initial_std)
         noise = (self.noise or 1.0) if y.is_floating_point() else None
         net = VariationalNetwork(module, self.prior_std, noise, learn_noise=self.noise is None)
         weight = self.divergence_weight / len(x)

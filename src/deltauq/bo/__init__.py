@@ -4,16 +4,19 @@ from deltauq.utils.install import import_optional
 
 import_optional("botorch", "deltauq.bo needs BoTorch", "bo")
 
-from deltauq.bo.anchored import AnchoredSurrogate, SklearnSurrogate
+from deltauq.bo.anchored import DEFAULT_RECIPE, PAPER_SETTINGS, AnchoredSurrogate, SklearnSurrogate
 from deltauq.bo.baselines import DEUPSurrogate, DropoutSurrogate, EnsembleSurrogate, GPSurrogate
 from deltauq.bo.history import History
 from deltauq.bo.loop import OptimizationError, maximize
 from deltauq.bo.optimizer import Optimizer
 from deltauq.bo.posteriors import AnchorPosterior, AnchorSampler
-from deltauq.bo.surrogate import fit_together
+from deltauq.bo.surrogate import PAPER_RECIPE, fit_together
 from deltauq.bo.transforms import ClipWorst
 
 __all__ = [
+    "DEFAULT_RECIPE",
+    "PAPER_RECIPE",
+    "PAPER_SETTINGS",
     "AnchorPosterior",
     "AnchorSampler",
     "AnchoredSurrogate",

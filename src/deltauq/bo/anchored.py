@@ -27,7 +27,7 @@ from deltauq.estimators import AnchoredRegressor
 from deltauq.nn import MLP, Anchored
 from deltauq.nn.training import Recipe
 
-PAPER: dict[str, Any] = {
+PAPER_SETTINGS: dict[str, Any] = {
     "network": PAPER_NETWORK,
     "recipe": PAPER_RECIPE,
     "n_anchors": 30,

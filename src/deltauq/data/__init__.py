@@ -1,6 +1,6 @@
 """Datasets: tables of OpenML and UCI, images, and toy data."""
 
-from deltauq.data.files import CorruptFileError, DataUnavailableError
+from deltauq.data.files import CorruptFileError, DataUnavailableError, cache_dir, cached_array, data_dir
 from deltauq.data.images import IMAGE_SETS, load_images
 from deltauq.data.tables import OPENML, UCI, SplitTable, Table, load_openml, load_uci
 from deltauq.data.toys import GapToy, gap_curve
@@ -14,6 +14,9 @@ __all__ = [
     "GapToy",
     "SplitTable",
     "Table",
+    "cache_dir",
+    "cached_array",
+    "data_dir",
     "gap_curve",
     "load_images",
     "load_openml",

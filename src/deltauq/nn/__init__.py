@@ -7,7 +7,7 @@ import_optional("torch", "deltauq.nn needs PyTorch", "nn")
 from deltauq.nn.anchored import Anchored
 from deltauq.nn.files import UnusableFileError, load, save
 from deltauq.nn.inference import evaluation_mode
-from deltauq.nn.losses import anchored_loss, log_squared_error
+from deltauq.nn.losses import anchored_loss, log_squared_error, squared_error
 from deltauq.nn.networks import MLP, FourierFeatures, ResNet18, ResNet20
 from deltauq.nn.predictor import AnchorPredictor
 
@@ -24,4 +24,5 @@ __all__ = [
     "load",
     "log_squared_error",
     "save",
+    "squared_error",
 ]
