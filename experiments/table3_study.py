@@ -102,7 +102,7 @@ def _maker(method: str, max_epochs: int | None) -> MakeSurrogate:
     """Return a function that creates the surrogates of a method; anchored ones are in float32."""
     if method not in REACHES:
         return surrogate_maker(method, max_epochs)
-    from botorch.models.transforms.outcome import ChainedOutcomeTransform, Standardize
+    from botorch.models.transforms.outcome import ChainedOutcomeTransform, OutcomeTransform, Standardize
 
     from deltauq.bo import DEFAULT_RECIPE, AnchoredSurrogate, ClipWorst
 
