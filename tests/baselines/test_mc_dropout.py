@@ -18,15 +18,15 @@ def dropouts(net):
     return [name for name, layer in net.named_modules() if isinstance(layer, SharedDropout)]
 
 
-def of_network(net, rate, n_samples, after=None):
-    model = MCDropout(lambda: net, rate, n_samples, after=after)
-    model.network_ = add_dropout(net, rate, after)
+def of_network(net, rate, n_samples):
+    model = MCDropout(lambda: net, rate, n_samples)
+    model.network_ = add_dropout(net, rate)
     return model
 
 
 def test_moments_of_a_linear_model_have_a_closed_form():
     linear = nn.Linear(5, 2)
-    model = of_network(nn.Sequential(nn.Identity(), linear), 0.3, 20_000, after=["0"])
+    model = of_network(nn.Sequential(nn.Dropout(), linear), 0.3, 20_000)
     x = torch.randn(4, 5)
     posterior = model.posterior(x)
     # Each product w·x is kept with probability 0.7 and then divided by 0.7, on its own.

@@ -56,7 +56,7 @@ def test_tree_spread_is_moments_of_trees(table):
 def test_deup_learns_the_absolute_error():
     X, y = heteroscedastic(2000)
     X_validation, y_validation = heteroscedastic(2000, seed=1)
-    model = DEUPRegressor(LinearRegression(), KNeighborsRegressor(100)).fit(X, y, X_validation, y_validation)
+    model = DEUPRegressor(KNeighborsRegressor(100)).fit(X, y, X_validation, y_validation)
     grid = np.array([[0.1], [0.5], [0.9]])
     # The mean absolute error of normal noise of size s is s times the square root of 2 / π.
     np.testing.assert_allclose(model.posterior(grid).std, grid[:, 0] * np.sqrt(2 / np.pi), rtol=0.25)

@@ -171,7 +171,5 @@ def test_classes_are_learned_and_entropy_grows_away_from_data(blobs):
 def test_invalid_input_raises(wave):
     with pytest.raises(ValueError, match="prior_std must be positive, got 0"):
         SVI(lambda: MLP(2), 0.0)
-    with pytest.raises(ValueError, match="divergence_weight must not be negative"):
-        SVI(lambda: MLP(2), divergence_weight=-1.0)
     with pytest.raises(ValueError, match="ReLU has no Linear or Conv2d layers"):
         SVI(nn.ReLU).fit(*wave, Recipe(epochs=1))

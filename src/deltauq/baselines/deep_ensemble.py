@@ -21,9 +21,7 @@ class DeepEnsemble(SampledBaseline):
     make_network : callable
         Returns a new network.
     n_members : int, default=5
-        M.
-    seeds : sequence of M ints, optional
-        Seeds of initial weights and of the order of rows; by default the seed of the recipe, +1, +2, ...
+        M. Member k has the seed of the recipe + k, for its initial weights and the order of rows.
 
     Attributes
     ----------
@@ -33,16 +31,11 @@ class DeepEnsemble(SampledBaseline):
     fitted_module = "members_"
     members_: nn.ModuleList
 
-    def __init__(
-        self, make_network: MakeNetwork, n_members: int = 5, seeds: Sequence[int] | None = None
-    ) -> None:
+    def __init__(self, make_network: MakeNetwork, n_members: int = 5) -> None:
         super().__init__(make_network)
         if n_members < 1:
             raise ValueError(f"n_members must be at least 1, got {n_members}.")
-        if seeds is not None and len(seeds) != n_members:
-            raise ValueError(f"{n_members} members need as many seeds, got {len(seeds)}.")
         self.n_members = n_members
-        self.seeds = seeds
 
     @classmethod
     def from_members(cls, members: Sequence[nn.Module]) -> Self:
@@ -52,8 +45,7 @@ class DeepEnsemble(SampledBaseline):
         return ensemble
 
     def _fit(self, x: Tensor, y: Tensor, training: Training) -> None:
-        first = training.recipe.seed
-        seeds = list(range(first, first + self.n_members)) if self.seeds is None else list(self.seeds)
+        seeds = [training.recipe.seed + k for k in range(self.n_members)]
         members = [self.new_network(seed) for seed in seeds]
         training.run_many(members, x, y, seeds)
         self.members_ = nn.ModuleList(members)

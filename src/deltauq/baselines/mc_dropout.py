@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
 
 import torch
@@ -42,17 +42,17 @@ class SharedDropout(nn.Module):
         return x * mask.view(*mask.shape, *[1] * (x.ndim - 2))
 
 
-def add_dropout(net: nn.Module, rate: float, after: Sequence[str] | None = None) -> nn.Module:
+def add_dropout(net: nn.Module, rate: float) -> nn.Module:
     """Add dropout to a network, in place, and return it.
 
     Dropout layers of the network are replaced. Otherwise dropout follows every activation layer, or, in
-    `ResNet18` and `ResNet20`, every residual block; or instead the layers named by `after`.
+    `ResNet18` and `ResNet20`, every residual block.
     """
-    own = _names(net, DROPOUTS) if after is None else []
+    own = _names(net, DROPOUTS)
     for name in own:
         net.set_submodule(name, SharedDropout(rate))
     if not own:
-        for name in _default_positions(net) if after is None else after:
+        for name in _default_positions(net):
             net.set_submodule(name, nn.Sequential(net.get_submodule(name), SharedDropout(rate)))
     return net
 
@@ -65,7 +65,7 @@ def _default_positions(net: nn.Module) -> list[str]:
         ]
     activations = _names(net, tuple(ACTIVATIONS.values()))
     if not activations:
-        raise ValueError(f"{type(net).__name__} has no activation layers: name others by after=.")
+        raise ValueError(f"{type(net).__name__} has no activation layers: add dropout layers to it.")
     return activations
 
 
@@ -85,13 +85,12 @@ class MCDropout(SampledBaseline):
     Parameters
     ----------
     make_network : callable
-        Returns a new network, with or without dropout layers.
+        Returns a new network. Its dropout layers are replaced; if it has none, dropout follows every
+        activation layer.
     rate : float, default=0.1
         Probability that a feature is dropped.
     n_samples : int, default=10
         Number of masks in prediction.
-    after : sequence of str, optional
-        Names of the layers that dropout follows; see `add_dropout`.
     seed : int, default=0
         Random seed of the masks in prediction.
 
@@ -101,13 +100,7 @@ class MCDropout(SampledBaseline):
     """
 
     def __init__(
-        self,
-        make_network: MakeNetwork,
-        rate: float = 0.1,
-        n_samples: int = 10,
-        *,
-        after: Sequence[str] | None = None,
-        seed: int = 0,
+        self, make_network: MakeNetwork, rate: float = 0.1, n_samples: int = 10, *, seed: int = 0
     ) -> None:
         super().__init__(make_network)
         if not 0.0 < rate < 1.0:
@@ -116,11 +109,10 @@ class MCDropout(SampledBaseline):
             raise ValueError(f"n_samples must be at least 2, got {n_samples}.")
         self.rate = rate
         self.n_samples = n_samples
-        self.after = after
         self.seed = seed
 
     def _fit(self, x: Tensor, y: Tensor, training: Training) -> None:
-        net = add_dropout(self.new_network(training.recipe.seed), self.rate, self.after)
+        net = add_dropout(self.new_network(training.recipe.seed), self.rate)
         training.run(net, x, y)
         self.network_ = net
 
@@ -136,7 +128,7 @@ class MCDropout(SampledBaseline):
             outputs: Tensor = net(x)
             if torch.equal(generator.get_state(), before):
                 kind = type(net).__name__
-                raise ValueError(f"no dropout layer of {kind} was called: name other layers by after=.")
+                raise ValueError(f"no dropout layer of {kind} was called.")
             return outputs
 
         fastpath = torch.backends.mha.get_fastpath_enabled()

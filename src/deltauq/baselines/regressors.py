@@ -107,25 +107,18 @@ class EnsembleRegressor(BaselineRegressor):
 class DEUPRegressor(BaselineRegressor):
     """Direct epistemic uncertainty prediction: a second model predicts the error of the first.
 
-    The error model learns the absolute error on rows that the first model was not trained on.
+    The error model, another copy of `estimator`, learns the absolute error on rows that the first model was
+    not trained on.
 
     Parameters
     ----------
     estimator : scikit-learn regressor
-    error_estimator : scikit-learn regressor, default=None
-        None uses another copy of `estimator`.
     random_state : int, RandomState or None
         Random seed of both fits.
     """
 
-    def __init__(
-        self,
-        estimator: BaseEstimator,
-        error_estimator: BaseEstimator | None = None,
-        random_state: Any = None,
-    ) -> None:
+    def __init__(self, estimator: BaseEstimator, random_state: Any = None) -> None:
         self.estimator = estimator
-        self.error_estimator = error_estimator
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any, X_validation: Any = None, y_validation: Any = None) -> DEUPRegressor:
@@ -137,8 +130,7 @@ class DEUPRegressor(BaselineRegressor):
         random_state = check_random_state(self.random_state)
         self.estimator_ = seeded_clone(self.estimator, random_state).fit(X, y)
         error = np.abs(np.asarray(y_validation) - self.estimator_.predict(X_validation))
-        error_estimator = self.estimator if self.error_estimator is None else self.error_estimator
-        self.error_estimator_ = seeded_clone(error_estimator, random_state).fit(X_validation, error)
+        self.error_estimator_ = seeded_clone(self.estimator, random_state).fit(X_validation, error)
         return self
 
     def posterior(self, X: Any) -> Posterior:

@@ -160,8 +160,6 @@ class SVI(SampledBaseline):
     noise : float, optional
         Standard deviation of regression targets around the outputs. By default it is learned, starting at 1,
         which suits standardised targets. It is not part of the posterior variance.
-    divergence_weight : float, default=1
-        Weight of the divergence. Values below 1, usual for large networks, make the posterior narrower.
     n_samples : int, default=10
         Number of weight samples in prediction.
     seed : int, default=0
@@ -181,7 +179,6 @@ class SVI(SampledBaseline):
         initial_std: float = 0.01,
         *,
         noise: float | None = None,
-        divergence_weight: float = 1.0,
         n_samples: int = 10,
         seed: int = 0,
     ) -> None:
@@ -189,14 +186,11 @@ class SVI(SampledBaseline):
         for name, value in (("prior_std", prior_std), ("initial_std", initial_std), ("noise", noise)):
             if value is not None and not value > 0.0:
                 raise ValueError(f"{name} must be positive, got {value}.")
-        if divergence_weight < 0.0:
-            raise ValueError(f"divergence_weight must not be negative, got {divergence_weight}.")
         if n_samples < 2:
             raise ValueError(f"n_samples must be at least 2, got {n_samples}.")
         self.prior_std = prior_std
         self.initial_std = initial_std
         self.noise = noise
-        self.divergence_weight = divergence_weight
         self.n_samples = n_samples
         self.seed = seed
 
@@ -205,10 +199,9 @@ class SVI(SampledBaseline):
         module = make_variational(self.new_network(training.recipe.seed), self.initial_std)
         noise = (self.noise or 1.0) if y.is_floating_point() else None
         net = VariationalNetwork(module, self.prior_std, noise, learn_noise=self.noise is None)
-        weight = self.divergence_weight / len(x)
 
         def objective(trained: nn.Module, batch: Batch) -> Tensor:
-            return net.nll(trained(batch.x), batch.y) + weight * net.divergence()
+            return net.nll(trained(batch.x), batch.y) + net.divergence() / len(x)
 
         replace(training, recipe=replace(training.recipe, weight_decay=0.0)).run(net, x, y, objective)
         self.network_ = net

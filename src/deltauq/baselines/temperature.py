@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Self
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from deltauq.baselines.network import (
     MakeNetwork,
     SampledBaseline,
     Training,
-    no_new_network,
     outputs_of,
     shuffled_rows,
 )
@@ -42,16 +40,6 @@ class TemperatureNetwork(SampledBaseline):
             raise ValueError(f"held_out must lie between 0 and 1, got {held_out}.")
         self.held_out = held_out
 
-    @classmethod
-    def from_network(cls, net: nn.Module, x: Tensor, y: Tensor) -> Self:
-        """Fit the temperature of a trained network on rows that it was not trained on.
-
-        The network is set to evaluation mode. Its inputs x have shape (n, ...), the classes y shape (n,).
-        """
-        scaled = cls(no_new_network)
-        scaled._scale(net, x, y)
-        return scaled
-
     def _fit(self, x: Tensor, y: Tensor, training: Training) -> None:
         if y.is_floating_point() or y.ndim != 1:
             raise ValueError("temperature scaling is for classification: y must be integers of shape (n,).")
@@ -63,12 +51,10 @@ class TemperatureNetwork(SampledBaseline):
         held_out, training_rows = shuffled[:n_held_out], shuffled[n_held_out:]
         net = self.new_network(seed)
         training.run(net, x[training_rows], y[training_rows])
-        self._scale(net, as_inputs(x[held_out], training.normalize, channels_last=False), y[held_out])
-
-    @torch.no_grad()
-    def _scale(self, net: nn.Module, x: Tensor, y: Tensor) -> None:
         self.network_ = net.eval()
-        self.scaler_ = TemperatureScaler().fit(outputs_of(net, x, self._device), y)
+        inputs = as_inputs(x[held_out], training.normalize, channels_last=False)
+        with torch.no_grad():
+            self.scaler_ = TemperatureScaler().fit(outputs_of(net, inputs, self._device), y[held_out])
 
     def functions(self) -> Iterator[Callable[[Tensor], Tensor]]:
         """Yield the scaled network."""
