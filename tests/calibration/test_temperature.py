@@ -115,7 +115,7 @@ def test_tensors_stay_tensors():
 
 
 def test_logits_that_separate_the_labels_warn():
-    with pytest.warns(UserWarning, match="take more rows"):
+    with pytest.warns(UserWarning, match="use more rows"):
         scaler = TemperatureScaler().fit(np.eye(3), [0, 1, 2])
     np.testing.assert_allclose(scaler.temperature_, np.exp(-10))
 

@@ -96,7 +96,7 @@ def test_svc_probabilities_use_folds_of_rows(labelled):
     X, y = labelled
     model = AnchoredClassifier(SVC(probability=True), n_anchors=3, random_state=0).fit(X, y)
     assert model.estimator_.probability is False
-    assert hasattr(model, "score_map_")
+    assert hasattr(model, "probability_calibrator_")
 
 
 def test_kernel_machines_in_pipelines():

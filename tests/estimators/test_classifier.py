@@ -153,9 +153,9 @@ def test_multilabel_network(labelled):
 def test_refitting_with_another_estimator(labelled):
     X, y = labelled
     model = AnchoredClassifier(SVC(), n_anchors=3, random_state=0).fit(X, y)
-    assert hasattr(model, "score_map_")
+    assert hasattr(model, "probability_calibrator_")
     model.set_params(estimator=LogisticRegression()).fit(X, y)
-    assert not hasattr(model, "score_map_")
+    assert not hasattr(model, "probability_calibrator_")
 
 
 def test_fitting_probabilities_does_not_grow_with_the_anchors(labelled, monkeypatch):

@@ -27,7 +27,7 @@ from sklearn.tree import (
 )
 
 from deltauq import AnchoredRegressor
-from deltauq.estimators.base_estimators import packable, tree_outputs, trees_of
+from deltauq.estimators.base_estimators import has_fast_path, tree_outputs, trees_of
 
 module = pytest.importorskip("deltauq.estimators.packed_trees", reason="numba is not installed")
 PackedTrees = module.PackedTrees
@@ -282,13 +282,13 @@ def test_a_float32_threshold_compares_like_the_float64_one(threshold, value, ste
         assert (candidate <= below) == (float(candidate) <= threshold)
 
 
-def test_only_exact_types_are_packable():
+def test_only_exact_types_have_a_fast_path():
     class Changed(RandomForestRegressor):
         pass
 
-    assert all(packable(kind()) for kind in TREES + FORESTS)
-    assert not packable(Changed())
-    assert not packable(GradientBoostingRegressor())
+    assert all(has_fast_path(kind()) for kind in TREES + FORESTS)
+    assert not has_fast_path(Changed())
+    assert not has_fast_path(GradientBoostingRegressor())
     with pytest.raises(TypeError, match="Changed"):
         PackedTrees(Changed(), 1)
 

@@ -104,7 +104,7 @@ def test_pairs_decode_to_their_rows_in_blocks(dtype, monkeypatch):
     monkeypatch.setattr(pairing, "PAIRS_PER_BLOCK", 7)
     data = rows(11)
     partners = pairing.shared_pairs(11, 11, 5, np.random.default_rng(0))
-    tuples = pairing.form_pairs(data.X, data.X, partners, Difference(), dtype, np.random.default_rng(0))
+    tuples = pairing.encode_pairs(data.X, data.X, partners, Difference(), dtype, np.random.default_rng(0))
     assert tuples.dtype == dtype and tuples.shape == (55, 4)
     np.testing.assert_allclose(Difference().decode(tuples), np.repeat(data.X, 5, axis=0), rtol=1e-5)
     np.testing.assert_allclose(tuples[:, :2], data.X[partners.reshape(-1)], rtol=1e-6)

@@ -16,10 +16,11 @@ from sklearn.utils import check_random_state
 from deltauq.assessment.scoring import Predictions
 from deltauq.baselines import EnsembleRegressor, PlainRegressor, TreeSpreadRegressor
 from deltauq.baselines.regressors import seeded_clone
-from deltauq.calibration import ConformalRegressor, choose_delta, regression_scores
+from deltauq.calibration.conformal import DELTA_FRACTION, ConformalRegressor, rows_needed
 from deltauq.core import Posterior
 from deltauq.estimators import AnchoredClassifier, AnchoredRegressor
 from deltauq.estimators.base_estimators import count_trees, max_pairs, trains_by_epochs
+from deltauq.estimators.classifier import align_probabilities
 from deltauq.estimators.pairing import count_train_anchors
 
 FORESTS = (RandomForestRegressor, ExtraTreesRegressor)
@@ -122,18 +123,19 @@ def predict(fitted: Any, X: np.ndarray, n_classes: int) -> Predictions:
 
     For regression `n_classes` is zero.
     """
+    classes = [np.arange(n_classes)]
     if isinstance(fitted, PlainClassifier):
         first, *others = fitted.estimators_
         if not hasattr(first, "predict_proba"):
             return Predictions(first.predict(X), error_score=_negative_margin(first, X))
-        members = [_aligned(m.predict_proba(X), m.classes_, n_classes) for m in fitted.estimators_]
+        members = [align_probabilities(m, m.predict_proba(X), classes) for m in fitted.estimators_]
         if others:
             return _from_proba(np.mean(members, axis=0), np.var(members, axis=0))
         # The model's own label: SVC's need not be its most probable class.
         return replace(_from_proba(members[0], None), value=first.predict(X))
     posterior = fitted.posterior(X)
     if n_classes > 0:
-        predictions = _from_proba(_aligned(posterior.mean, fitted.classes_, n_classes), posterior.var)
+        predictions = _from_proba(align_probabilities(fitted, posterior.mean, classes), posterior.var)
         # Shares of votes are not probabilities.
         return predictions if hasattr(fitted, "predict_proba") else replace(predictions, proba=None)
     mean, std = np.asarray(posterior.mean), np.asarray(posterior.std)
@@ -147,22 +149,17 @@ def predict(fitted: Any, X: np.ndarray, n_classes: int) -> Predictions:
 def calibrate(test: Predictions, held_out: Predictions, y: np.ndarray, coverage: float) -> Predictions:
     """Add conformal intervals to the predictions of test rows, from held-out rows with targets y.
 
-    Every method is treated alike: one held-out row in five chooses δ, the others are scored. Where σ is zero
-    everywhere, as the plain model's is, all intervals have the same width.
+    Where σ is zero everywhere, as the plain model's is, all intervals have the same width.
     """
     assert test.spread is not None and held_out.spread is not None
-    order = np.random.default_rng(0).permutation(len(y))
-    aside, scored = np.split(order, [max(1, len(y) // 5)])
-    mean, std = held_out.value, held_out.spread
-    delta = choose_delta(np.abs(y - mean)[aside], std[aside])
-    scores = regression_scores(y[scored], mean[scored], std[scored], delta)
-    lower, upper = ConformalRegressor.from_scores(scores, delta).interval(test.value, test.spread, coverage)
+    conformal = ConformalRegressor.from_predictions(y, held_out.value, held_out.spread)
+    lower, upper = conformal.interval(test.value, test.spread, coverage)
     return replace(test, lower=lower, upper=upper)
 
 
 def rows_to_calibrate(coverage: float) -> int:
     """Return how many held-out rows `calibrate` needs for a nominal coverage."""
-    return math.ceil(1.25 * math.ceil(coverage / (1.0 - coverage) - ROUNDING))
+    return math.ceil(rows_needed(coverage) / (1.0 - DELTA_FRACTION))
 
 
 def _from_proba(proba: np.ndarray, var: np.ndarray | None) -> Predictions:
@@ -171,13 +168,6 @@ def _from_proba(proba: np.ndarray, var: np.ndarray | None) -> Predictions:
     if spread is not None and np.max(spread) <= ROUNDING**2:
         spread = None
     return Predictions(np.argmax(proba, axis=1), spread, proba=proba, error_score=1.0 - np.max(proba, axis=1))
-
-
-def _aligned(proba: np.ndarray, classes: np.ndarray, n_classes: int) -> np.ndarray:
-    """Return probabilities of shape (n, n_classes), zero for classes that were not seen in training."""
-    full = np.zeros((len(proba), n_classes))
-    full[:, np.asarray(classes, dtype=int)] = proba
-    return full
 
 
 def _negative_margin(model: BaseEstimator, X: Any) -> np.ndarray | None:

@@ -14,8 +14,8 @@ from deltauq.calibration.scaling import choose_delta
 from deltauq.core.encoding import Array
 from deltauq.utils.formatting import ShortRepr, as_text
 
-DELTA_SHARE = 5
-"""One conformal row in this many is set aside to choose δ."""
+DELTA_FRACTION = 0.2
+"""The fraction of the conformal rows that is set aside to choose δ."""
 ROUNDING = 1e-9
 """100 · 0.07 is 7.000000000000001 in floating point, and must not be rounded up to 8."""
 
@@ -189,6 +189,24 @@ class ConformalRegressor(ShortRepr, BaseEstimator):
         conformal.delta_ = _checked_delta(delta, conformal.scores_.shape[1:])
         return conformal
 
+    @classmethod
+    def from_predictions(cls, y: Array, mean: Array, std: Array) -> Self:
+        """Return a fitted object from predictions for rows that the model was not trained on.
+
+        Parameters
+        ----------
+        y : array-like of shape (n,) or (n, o)
+            Targets of these rows.
+        mean, std : array-like of the same shape
+            Predictions for these rows.
+
+        Returns
+        -------
+        conformal : ConformalRegressor
+            Without a model: use `interval`.
+        """
+        return cls()._score(y, *_checked_prediction(mean, std))
+
     def conformalize(self, X: Any, y: Array) -> Self:
         """Score rows that the model was not trained on.
 
@@ -203,14 +221,16 @@ class ConformalRegressor(ShortRepr, BaseEstimator):
         -------
         self
         """
-        mean, std = _mean_and_std(self.model, X)
+        return self._score(y, *_mean_and_std(self.model, X))
+
+    def _score(self, y: Array, mean: np.ndarray, std: np.ndarray) -> Self:
         y = _checked_target(y, mean)
         if self.delta is None:
             if len(y) < 2:
                 raise ValueError("conformalize needs at least two rows, one of them to choose delta.")
             # At random, because tables are often sorted.
             order = np.random.default_rng(0).permutation(len(y))
-            aside, scored = np.split(order, [max(1, len(y) // DELTA_SHARE)])
+            aside, scored = np.split(order, [max(1, int(DELTA_FRACTION * len(y)))])
             self.delta_ = choose_delta(np.abs(y - mean)[aside], std[aside])
             y, mean, std = y[scored], mean[scored], std[scored]
         else:

@@ -119,8 +119,7 @@ def _best_temperature(logits: np.ndarray, labels: np.ndarray) -> float:
     high = np.log(np.max(ranges)) + LOG_TEMPERATURE_BOUND
     if slope(low) <= 0.0:
         warnings.warn(
-            "Every label has the largest logit of its row, so that the lowest temperature has the largest "
-            "likelihood: take more rows.",
+            "All labels are predicted correctly, so that no finite temperature is optimal: use more rows.",
             stacklevel=3,
         )
         return float(np.exp(low))

@@ -21,12 +21,12 @@ from deltauq.calibration.scaling import choose_delta, permuted_features, signifi
 from deltauq.core import Encoding, Posterior, get_encoding, get_prior
 from deltauq.core.anchors import PRIORS
 from deltauq.core.encoding import ENCODINGS
-from deltauq.estimators._delta_model import DeltaModel, Readout, Trainer
+from deltauq.estimators._delta_model import DeltaModel, Trainer
 from deltauq.estimators.base_estimators import (
     accepts_nan,
     check_no_column_parameters,
+    has_fast_path,
     is_estimator,
-    packable,
     prepare_base,
     seed,
     tags_of,
@@ -45,6 +45,7 @@ from deltauq.estimators.validation import (
 from deltauq.utils.formatting import ShortRepr, as_text
 
 N_FOLDS = 5
+"""Of ``calibrate="cv"``, and of the rows that fit a map from decision scores to probabilities."""
 LARGEST_DELTA = 1.0
 """In units of the root mean square of σ: calibrated standard deviations still grow away from the data."""
 
@@ -107,16 +108,18 @@ class BaseAnchored(ShortRepr, MetaEstimatorMixin, BaseEstimator):
         """Return the targets in the form of the outputs, of shape (n, o)."""
         raise NotImplementedError
 
-    def _can_pack(self, estimator: BaseEstimator) -> bool:
-        """Return whether packed trees give the outputs of the estimator."""
-        return packable(estimator)
+    def _has_fast_path(self, estimator: BaseEstimator) -> bool:
+        """Return whether the compiled tree traversal returns the same outputs."""
+        return has_fast_path(estimator)
 
-    def _readout(self) -> Readout:
-        """Return the function that computes outputs for tuples."""
-        return self._outputs
+    def _predict_outputs(self, estimator: BaseEstimator, tuples: np.ndarray) -> np.ndarray:
+        """Return the outputs of a fitted base estimator for m tuples, of shape (m, o)."""
+        return self._outputs(estimator, tuples)
 
-    def _fit_readout(self, trainer: Trainer, data: TrainingRows, rng: np.random.Generator) -> None:
-        """Fit what the readout needs beyond the base estimator; nothing by default."""
+    def _fit_probability_calibrator(
+        self, trainer: Trainer, data: TrainingRows, rng: np.random.Generator
+    ) -> None:
+        """Fit the map from outputs to probabilities, where one is needed; nothing by default."""
 
     # -- fitting -----------------------------------------------------------------------------------
 
@@ -148,14 +151,14 @@ class BaseAnchored(ShortRepr, MetaEstimatorMixin, BaseEstimator):
             trainer = self._trainer(random_state)
             check_finite_means(trainer.prior, data.X)
             rng = np.random.default_rng(random_state.randint(np.iinfo(np.int32).max))
-            train_rng, readout_rng, fold_rng = rng.spawn(3)
+            train_rng, proba_rng, fold_rng = rng.spawn(3)
             self.encoding_ = trainer.encoding
             # Calibration fits N_FOLDS times on all folds but one: with this fit, the work of N_FOLDS fits.
             n_fits = N_FOLDS if self.calibrate == "cv" else 1
             model = _train(trainer, data, train_rng, n_fits)
             self.estimator_, self.anchors_ = model.estimator, model.anchors
             warn_if_single_anchor(self.anchors_)
-            self._fit_readout(trainer, data, readout_rng)
+            self._fit_probability_calibrator(trainer, data, proba_rng)
             plain = seed(self._base(), random_state)
             if self.center == "estimator":
                 self.center_ = fit_plain(plain, data)
@@ -289,8 +292,13 @@ class BaseAnchored(ShortRepr, MetaEstimatorMixin, BaseEstimator):
         return Posterior(result.mean[:, 0], result.var[:, 0], samples=samples)
 
     def _posterior_of(self, model: DeltaModel, X: np.ndarray, keep_samples: bool = False) -> Posterior:
-        fast = self._can_pack(model.estimator)
-        return model.posterior(X, self._readout(), fast=fast, keep_samples=keep_samples, n_jobs=self.n_jobs)
+        return model.posterior(
+            X,
+            self._predict_outputs,
+            use_fast_path=self._has_fast_path(model.estimator),
+            keep_samples=keep_samples,
+            n_jobs=self.n_jobs,
+        )
 
     def set_anchors(self, anchors: Any) -> Self:
         """Replace the anchors used to predict, without training again; `scale_` and `delta_` are kept.
@@ -399,7 +407,7 @@ def fit_plain(estimator: BaseEstimator, data: TrainingRows) -> BaseEstimator:
 
 
 def _folds(strata: np.ndarray, rng: np.random.Generator) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Return train and test rows of up to five folds, stratified unless a stratum has a single row."""
+    """Return train and test rows of up to `N_FOLDS` folds, stratified unless a stratum has a single row."""
     seed = int(rng.integers(2**31))
     smallest = int(np.unique(strata, return_counts=True)[1].min())
     if smallest == 1:

@@ -23,9 +23,9 @@ from deltauq.core.anchors import draw_rows
 from deltauq.estimators import pairing
 from deltauq.estimators.base_estimators import (
     accepts,
+    has_fast_path,
     limit_leaves,
     max_pairs,
-    packable,
     trains_by_epochs,
     weight_keyword,
 )
@@ -41,7 +41,7 @@ TIMED_SHARES = (256, 64)
 """The time is estimated from fits on a 256th and a 64th of the pairs."""
 SLOW_SECONDS = 120.0
 
-Readout = Callable[[BaseEstimator, np.ndarray], np.ndarray]
+PredictOutputs = Callable[[BaseEstimator, np.ndarray], np.ndarray]
 """Returns the outputs, of shape (m, o), of a fitted base estimator for tuples of shape (m, width * d)."""
 
 _PACKED: WeakKeyDictionary[BaseEstimator, Any] = WeakKeyDictionary()
@@ -98,18 +98,18 @@ class Trainer:
         """Fit on all pairs at once."""
         n = len(data)
         # Trees cast to float32 themselves; with float32 tuples they need no copy.
-        dtype = np.float32 if packable(base) else np.float64
+        dtype = np.float32 if has_fast_path(base) else np.float64
         bytes_per_pair = self.encoding.width * data.X.shape[1] * np.dtype(dtype).itemsize
         most = max_pairs(base) if self.n_train_anchors == "auto" else None
         if self.pairing == "random":
             wanted = pairing.count_train_anchors(n, self.n_train_anchors, base)
             per_row = pairing.count_anchors_per_row(n, wanted, bytes_per_pair, most)
-            partners = pairing.random_pairs(n, len(anchors), weights, per_row, rng)
+            partners = pairing.draw_partners(n, len(anchors), weights, per_row, rng)
             weights = None  # anchors were drawn by weight
         else:
             per_row = pairing.count_anchors_per_row(n, len(anchors), bytes_per_pair, most)
             partners = pairing.shared_pairs(n, len(anchors), per_row, rng)
-        tuples = pairing.form_pairs(data.X, anchors, partners, self.encoding, dtype, rng)
+        tuples = pairing.encode_pairs(data.X, anchors, partners, self.encoding, dtype, rng)
         rows = np.repeat(np.arange(n), per_row)
         keywords = data.metadata_of(rows)
         if data.weights is not None:
@@ -227,18 +227,18 @@ class DeltaModel:
     def posterior(
         self,
         X: np.ndarray,
-        readout: Readout,
+        predict_outputs: PredictOutputs,
         *,
-        fast: bool = False,
+        use_fast_path: bool = False,
         keep_samples: bool = False,
         n_jobs: int | None = None,
     ) -> Posterior:
         """Predict under every anchor and return the moments of the outputs, of shape (n, o).
 
-        `fast` says whether packed trees give the outputs of the readout.
+        `use_fast_path` says whether the compiled tree traversal returns the same outputs.
         """
         n_jobs = effective_n_jobs(n_jobs)
-        packed = self._packed_trees() if fast else None
+        packed = self._packed_trees() if use_fast_path else None
         most = self._rows_per_call() if packed is None else PACKED_ROWS_PER_BLOCK
         size = max(1, min(most, -(-len(X) // n_jobs)))
         blocks, times = self._anchor_blocks(distinct=not keep_samples)
@@ -246,7 +246,7 @@ class DeltaModel:
         def block_posterior(rows: np.ndarray) -> Posterior:
             stream = StreamingPosterior(keep_samples=keep_samples)
             outputs = (
-                self._outputs(rows, blocks, readout)
+                self._outputs(rows, blocks, predict_outputs)
                 if packed is None
                 else self._packed_outputs(rows, blocks, packed)
             )
@@ -295,7 +295,9 @@ class DeltaModel:
             offset = self.encoding.offset(*(part[None] for part in parts))[0]
             yield packed.outputs(X, np.concatenate(parts), offset)
 
-    def _outputs(self, X: np.ndarray, blocks: list[np.ndarray], readout: Readout) -> Iterator[np.ndarray]:
+    def _outputs(
+        self, X: np.ndarray, blocks: list[np.ndarray], predict_outputs: PredictOutputs
+    ) -> Iterator[np.ndarray]:
         """Yield the outputs anchor by anchor; if rows are few, several anchors share a call."""
         n, k = len(X), len(blocks[0])
         per_call = max(1, self._rows_per_call() // n)
@@ -303,7 +305,7 @@ class DeltaModel:
             parts = [block[start : start + per_call] for block in blocks]
             repeated = np.tile(X, (len(parts[0]), 1))
             tuples = self.encoding.encode(repeated, *(np.repeat(part, n, axis=0) for part in parts))
-            outputs = readout(self.estimator, tuples)
+            outputs = predict_outputs(self.estimator, tuples)
             yield from outputs.reshape(len(parts[0]), n, *outputs.shape[1:])
 
     def _rows_per_call(self) -> int:

@@ -265,7 +265,7 @@ def _switch_off_internal_validation(part: BaseEstimator) -> None:
 # -- trees -----------------------------------------------------------------------------------------
 
 
-def packable(estimator: object) -> bool:
+def has_fast_path(estimator: object) -> bool:
     """Return whether `tree_outputs` and `PackedTrees` can replace the estimator's own prediction.
 
     Only the exact types qualify, because a subclass may override how it predicts.
@@ -274,7 +274,7 @@ def packable(estimator: object) -> bool:
 
 
 def tree_outputs(estimator: Any, Z: ArrayLike) -> np.ndarray:
-    """Return the outputs of a packable estimator for m tuples, of shape (m, o).
+    """Return the outputs of an estimator with a fast path for m tuples, of shape (m, o).
 
     They are predicted values, or class probabilities with the classes of several targets side by side.
     """
@@ -292,7 +292,7 @@ def tree_outputs(estimator: Any, Z: ArrayLike) -> np.ndarray:
 
 
 def trees_of(estimator: Any) -> list[Any]:
-    """Return the trees of a packable estimator."""
+    """Return the trees of an estimator with a fast path."""
     return [estimator] if isinstance(estimator, TREES) else list(estimator.estimators_)
 
 

@@ -14,8 +14,8 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from deltauq.estimators._base import BaseAnchored
-from deltauq.estimators._delta_model import Readout, Trainer
-from deltauq.estimators.base_estimators import class_weight_of, packable, tree_outputs
+from deltauq.estimators._delta_model import Trainer
+from deltauq.estimators.base_estimators import class_weight_of, has_fast_path, tree_outputs
 from deltauq.estimators.pairing import TrainingRows
 from deltauq.estimators.validation import advise_on_nan, validate_input
 from deltauq.utils.errors import InputError
@@ -63,7 +63,7 @@ class AnchoredClassifier(ClassifierMixin, BaseAnchored):
         What is predicted: the mean over anchors, or the prediction of the estimator fitted without anchors.
         Without `predict_proba` its probabilities are 0 and 1.
     calibrate : None, "cv" or float, default=None
-        Scale of the returned standard deviations: none, fitted in five folds so that
+        Scale of the returned standard deviations: none, fitted by cross-validation so that
         ``(1[y = c] - p_c) / std_c`` has unit RMS, or a given factor. `posterior` and `uncertainty` are not
         calibrated.
     random_state : int, RandomState or None, default=None
@@ -83,7 +83,7 @@ class AnchoredClassifier(ClassifierMixin, BaseAnchored):
         The estimator fitted without anchors, with ``center="estimator"``.
     classes_ : array of shape (c,), or a list of such arrays for several outputs
         The classes.
-    score_map_ : LogisticRegression
+    probability_calibrator_ : LogisticRegression
         The map from decision scores to probabilities, if the base estimator has scores only.
     scale_, delta_ : float, or array of shape (c,) if fitted
         As in `AnchoredRegressor`. The classes of several outputs follow one another.
@@ -210,7 +210,7 @@ class AnchoredClassifier(ClassifierMixin, BaseAnchored):
 
     def _outputs(self, estimator: BaseEstimator, X: np.ndarray) -> np.ndarray:
         """Return probabilities or votes of shape (n, c), the classes of all outputs side by side."""
-        if self._can_pack(estimator):
+        if self._has_fast_path(estimator):
             return tree_outputs(estimator, X)
         if hasattr(estimator, "predict_proba"):
             return align_probabilities(estimator, estimator.predict_proba(X), _class_list(self))
@@ -222,21 +222,22 @@ class AnchoredClassifier(ClassifierMixin, BaseAnchored):
         columns = [labels[:, [k]] == classes for k, classes in enumerate(_class_list(self))]
         return np.hstack(columns).astype(np.float64)
 
-    def _can_pack(self, estimator: BaseEstimator) -> bool:
+    def _has_fast_path(self, estimator: BaseEstimator) -> bool:
         """Return whether the estimator was fitted on all classes; those of a fold may lack some."""
-        if not packable(estimator):
+        if not has_fast_path(estimator):
             return False
         pairs = zip(_class_list(estimator), _class_list(self), strict=True)
         return all(len(seen) == len(known) for seen, known in pairs)
 
-    def _readout(self) -> Readout:
-        return self._mapped_scores if hasattr(self, "score_map_") else self._outputs
+    def _predict_outputs(self, estimator: BaseEstimator, tuples: np.ndarray) -> np.ndarray:
+        if not hasattr(self, "probability_calibrator_"):
+            return self._outputs(estimator, tuples)
+        proba = self.probability_calibrator_.predict_proba(decision_scores(estimator, tuples))
+        return align_probabilities(self.probability_calibrator_, proba, _class_list(self))
 
-    def _mapped_scores(self, estimator: BaseEstimator, tuples: np.ndarray) -> np.ndarray:
-        proba = self.score_map_.predict_proba(decision_scores(estimator, tuples))
-        return align_probabilities(self.score_map_, proba, _class_list(self))
-
-    def _fit_readout(self, trainer: Trainer, data: TrainingRows, rng: np.random.Generator) -> None:
+    def _fit_probability_calibrator(
+        self, trainer: Trainer, data: TrainingRows, rng: np.random.Generator
+    ) -> None:
         """Fit the map from decision scores to probabilities on held-out rows of folds."""
         base = self.estimator_
         scores_only = hasattr(base, "decision_function") and not hasattr(base, "predict_proba")
@@ -245,7 +246,7 @@ class AnchoredClassifier(ClassifierMixin, BaseAnchored):
         if np.unique(data.strata, return_counts=True)[1].min() < 2:
             raise InputError(
                 f"y has a class with a single row, but {type(base).__name__} predicts no "
-                "probabilities, and fitting them takes at least two rows of every class."
+                "probabilities, and fitting them requires at least two rows of every class."
             )
         trainer = replace(trainer, n_anchors=min(trainer.n_anchors, MAX_MAP_ANCHORS))
 
@@ -256,8 +257,8 @@ class AnchoredClassifier(ClassifierMixin, BaseAnchored):
         rows, by_fold = self._over_folds(fold_scores, data.strata, rng)
         scores = np.concatenate(by_fold, axis=1)
         # Without the class weights of the base estimator the map would undo them.
-        score_map = LogisticRegression(max_iter=1000, class_weight=class_weight_of(base))
-        self.score_map_ = score_map.fit(
+        calibrator = LogisticRegression(max_iter=1000, class_weight=class_weight_of(base))
+        self.probability_calibrator_ = calibrator.fit(
             scores.reshape(-1, scores.shape[-1]),
             np.tile(data.y[rows], len(scores)),
             None if data.weights is None else np.tile(data.weights[rows], len(scores)),

@@ -25,7 +25,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import ArrayLike, NDArray
 
-from deltauq.estimators.base_estimators import count_tree_outputs, packable, to_float32, trees_of
+from deltauq.estimators.base_estimators import count_tree_outputs, has_fast_path, to_float32, trees_of
 
 # The right child of a node follows the left one. A leaf is its own left child with an infinite threshold, so
 # that a step from it stays there. `column` counts the d difference columns first and the c anchor columns
@@ -57,7 +57,7 @@ class PackedTrees:
     """
 
     def __init__(self, estimator: Any, n_anchor_columns: int) -> None:
-        if not packable(estimator):
+        if not has_fast_path(estimator):
             raise TypeError(f"cannot pack a {type(estimator).__name__}")
         trees = trees_of(estimator)
         self._n_columns = int(estimator.n_features_in_) - n_anchor_columns

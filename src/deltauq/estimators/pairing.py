@@ -15,7 +15,7 @@ from deltauq.core.anchors import draw_rows
 from deltauq.estimators.base_estimators import count_trees
 
 MAX_PAIR_BYTES = 500_000_000
-"""Largest size of the matrix of pairs, unless one pair per row takes more."""
+"""Largest size of the matrix of pairs, unless one pair per row needs more."""
 AUTO_PAIRS = 100_000
 MIN_AUTO_ANCHORS = 20
 FOREST_PAIRS = 1_000_000
@@ -35,7 +35,7 @@ class TrainingRows:
     strata: np.ndarray
     """Class of each row, or a stratum of its target; for balanced anchors and stratified folds."""
     metadata: dict[str, Any] = field(default_factory=dict)
-    """Further arguments of the base estimator's `fit`; values with one entry per row are split with them."""
+    """Other arguments of the base estimator's `fit`; values with one entry per row are split with them."""
 
     def __len__(self) -> int:
         return len(self.X)
@@ -112,7 +112,7 @@ def shared_pairs(n_rows: int, n_train_anchors: int, per_row: int, rng: np.random
     return partners
 
 
-def random_pairs(
+def draw_partners(
     n_rows: int, n_anchors: int, anchor_weights: np.ndarray | None, per_row: int, rng: np.random.Generator
 ) -> np.ndarray:
     """Pair every row with its own anchors, drawn by weight; returned as by `shared_pairs`."""
@@ -120,7 +120,7 @@ def random_pairs(
     return np.stack(columns, axis=1)
 
 
-def form_pairs(
+def encode_pairs(
     X: np.ndarray,
     anchors: np.ndarray,
     partners: np.ndarray,
@@ -128,7 +128,7 @@ def form_pairs(
     dtype: type,
     rng: np.random.Generator,
 ) -> np.ndarray:
-    """Form the tuples, of shape (n * m, width * d), of n rows and their partners, of shape (n, m).
+    """Return the encoded pairs, of shape (n * m, width * d), of n rows and their partners, of shape (n, m).
 
     Differences are taken in float64 and then cast to `dtype`.
     """
@@ -148,8 +148,8 @@ def anchor_tuple(
 
     A model could learn to ignore anchors that always occur together with the first one.
     """
-    further = [rng.integers(len(anchors), size=len(indices)) for _ in range(encoding.anchors_per_tuple - 1)]
-    return [anchors[rows] for rows in (indices, *further)]
+    others = [rng.integers(len(anchors), size=len(indices)) for _ in range(encoding.anchors_per_tuple - 1)]
+    return [anchors[rows] for rows in (indices, *others)]
 
 
 def _canonical_order(X: np.ndarray, rng: np.random.Generator) -> np.ndarray:

@@ -9,7 +9,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.ensemble import RandomForestRegressor
 
 from deltauq.estimators._base import BaseAnchored
-from deltauq.estimators.base_estimators import packable, tree_outputs
+from deltauq.estimators.base_estimators import has_fast_path, tree_outputs
 
 N_STRATA = 10
 
@@ -48,8 +48,8 @@ class AnchoredRegressor(RegressorMixin, BaseAnchored):
     center : {"anchored", "estimator"}, default="anchored"
         What is predicted: the mean over anchors, or the prediction of the estimator fitted without anchors.
     calibrate : None, "cv" or float, default=None
-        Scale of the returned standard deviations: none, fitted in five folds of the training rows, or a given
-        factor. `posterior` is not calibrated.
+        Scale of the returned standard deviations: none, fitted by cross-validation, or a given factor.
+        `posterior` is not calibrated.
     random_state : int, RandomState or None, default=None
         Random seed.
     n_jobs : int or None, default=None
@@ -115,7 +115,7 @@ class AnchoredRegressor(RegressorMixin, BaseAnchored):
         return y, ranks * N_STRATA // len(ranks)
 
     def _outputs(self, estimator: BaseEstimator, X: np.ndarray) -> np.ndarray:
-        if packable(estimator):
+        if has_fast_path(estimator):
             return tree_outputs(estimator, X)
         return np.asarray(estimator.predict(X), dtype=np.float64).reshape(len(X), -1)
 

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.base import is_classifier
 
 from deltauq.estimators import AnchoredClassifier, AnchoredRegressor
-from deltauq.estimators.base_estimators import packable
+from deltauq.estimators.base_estimators import has_fast_path
 from deltauq.utils.errors import InputError
 from deltauq.utils.install import import_optional
 
@@ -98,7 +98,7 @@ class Graph:
 def check_exportable(model: AnchoredRegressor | AnchoredClassifier) -> None:
     """Raise an error unless the base models are trees or forests of one target."""
     for base in (model.estimator_, getattr(model, "center_", model.estimator_)):
-        if not packable(base):
+        if not has_fast_path(base):
             kinds = "trees and forests of scikit-learn, and networks of deltauq.nn"
             raise InputError(f"ONNX export takes {kinds}, got {type(base).__name__}.")
         if base.n_outputs_ != 1:

@@ -16,6 +16,7 @@ from sklearn.model_selection import KFold, StratifiedKFold
 from deltauq.assessment.methods import anchor_params
 from deltauq.calibration.scaling import choose_delta, permuted_features, typical_std
 from deltauq.estimators import AnchoredClassifier, AnchoredRegressor
+from deltauq.estimators.classifier import align_probabilities
 from deltauq.metrics import brier, mae
 from deltauq.tables.errors import model_errors
 
@@ -124,9 +125,8 @@ def _fitting(base: BaseEstimator) -> Iterator[None]:
 
 def _brier(model: Any, X: np.ndarray, y: np.ndarray) -> float:
     classes = np.unique(np.concatenate([model.classes_, y]))  # a fold may lack a class
-    proba = np.zeros((len(X), len(classes)))
     if hasattr(model, "predict_proba"):
-        proba[:, np.searchsorted(classes, model.classes_)] = model.predict_proba(X)
+        proba = align_probabilities(model, model.predict_proba(X), [classes])
     else:
-        proba[np.arange(len(X)), np.searchsorted(classes, model.predict(X))] = 1.0
+        proba = (np.asarray(model.predict(X))[:, None] == classes).astype(np.float64)
     return brier(np.searchsorted(classes, y), proba)
