@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from experiments.results import PROFILES, ResultLine, ResultStore
 from experiments.runner import Experiment, Outcome, run_experiment
+from experiments.store import PROFILES, ResultLine, ResultStore
 
 NAMES = (
     "table1",

@@ -14,8 +14,8 @@ from deltauq.distributed import ClusterError
 from deltauq.utils import InputError, counting_bar
 from experiments import NAMES, PROFILES, ResultStore, get_experiment, run_experiment
 from experiments.report import load_all, print_report, render_results
-from experiments.results import ResultLine
 from experiments.runner import select_cells
+from experiments.store import ResultLine
 from experiments.summary import load_results
 
 

@@ -12,8 +12,8 @@ from deltauq.estimators import AnchoredRegressor
 from deltauq.metrics import coverage, mae, spearman
 from deltauq.plots import Figure
 from experiments.figures import over_anchors
-from experiments.results import ResultLine
 from experiments.runner import Cell, Experiment, Outcome
+from experiments.store import ResultLine
 from experiments.table2 import (
     MAX_TEST_ROWS,
     N_TREES,

@@ -11,9 +11,9 @@ from experiments.figures import by_score, dot_figure
 from experiments.image_configs import AnchorSetting
 from experiments.image_data import load_image_set
 from experiments.image_logits import logits
-from experiments.results import ResultLine
 from experiments.runner import Cell, Experiment, Outcome
 from experiments.scoring import separation, spread, spread_scaled
+from experiments.store import ResultLine
 from experiments.table5 import ANCHORED, run_of
 from experiments.tables import TableSpec
 

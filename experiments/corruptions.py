@@ -12,8 +12,8 @@ from deltauq.plots import Figure
 from experiments.data import CORRUPTIONS, load_corrupted
 from experiments.data.corruptions import SEVERITIES
 from experiments.plots import contact_sheet
-from experiments.results import ResultLine
 from experiments.runner import Cell, Experiment, Outcome
+from experiments.store import ResultLine
 from experiments.tables import TableSpec
 
 N_IMAGES = {"quick": 200, "paper": 10_000}

@@ -18,8 +18,8 @@ from deltauq.estimators import AnchoredClassifier
 from deltauq.plots import Figure
 from experiments.data.classes import ThreeClasses, three_classes
 from experiments.plots import class_map, probability_map, uncertainty_map
-from experiments.results import ResultLine
 from experiments.runner import Cell, Experiment, Outcome
+from experiments.store import ResultLine
 from experiments.tables import TableSpec
 
 LAYOUTS = ("separable", "nested")

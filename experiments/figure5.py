@@ -30,7 +30,6 @@ from experiments.image_data import LabelledImages, image_source, load_image_set
 from experiments.image_logits import Predictor, predictor
 from experiments.image_networks import trained
 from experiments.plots import box_plot
-from experiments.results import ResultLine
 from experiments.runner import Cell, Experiment, Outcome
 from experiments.scoring import (
     FitScorer,
@@ -41,6 +40,7 @@ from experiments.scoring import (
     mean_probabilities,
     spread_scaled,
 )
+from experiments.store import ResultLine
 from experiments.table5 import DROPOUT, MASK
 from experiments.tables import TableSpec
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from deltauq import plots
 from deltauq.plots import Figure
 from experiments.display_names import DISPLAY_NAMES
-from experiments.results import ResultLine
+from experiments.store import ResultLine
 from experiments.summary import Spread, summarise
 
 

@@ -10,8 +10,8 @@ import numpy as np
 from deltauq import plots
 from deltauq.data import gap_curve
 from deltauq.plots import Figure
-from experiments.results import ResultLine
 from experiments.runner import Cell, Experiment, Outcome
+from experiments.store import ResultLine
 from experiments.tables import TableSpec
 
 CURVES = ("hill", "step")

@@ -9,7 +9,7 @@ from deltauq import __version__
 from deltauq.plots import Block, Details, Section, Table, render_page
 from deltauq.utils import InputError, counting_bar
 from experiments import NAMES, get_experiment
-from experiments.results import ResultStore
+from experiments.store import ResultStore
 from experiments.summary import Results, load_results
 from experiments.tables import PAPER_NOTE, Grid, make_grid, to_html, to_latex, to_markdown, to_rich
 
@@ -45,8 +45,8 @@ def load_all(names: Sequence[str], folder: Path, profile: str | None) -> list[Re
             progress(len(loaded), len(names or NAMES))
     valid = [results for results in loaded if results.lines]
     if empty := [results for results in loaded if not results.lines and (names or not valid)]:
-        stale = sum(results.stale for results in empty)
-        ignored = f" ({stale} stale ones ignored)" if stale else ""
+        outdated = sum(results.outdated for results in empty)
+        ignored = f" ({outdated} outdated ones ignored)" if outdated else ""
         what = ", ".join(results.experiment.name for results in empty) if names else "any experiment"
         raise InputError(f"{folder} has no valid lines of {what}{ignored}: run python -m experiments NAME")
     return valid

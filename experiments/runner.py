@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from joblib import Parallel, delayed, parallel_config
 
 from deltauq.utils import InputError
-from experiments.results import ResultLine, ResultStore, cell_key
+from experiments.store import ResultLine, ResultStore, cell_key
 from experiments.tables import TableSpec
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class Experiment:
     ----------
     name : str
     version : int
-        Raised when a fix changes results: older lines are then stale.
+        Raised when a fix changes results: older lines are then outdated.
     title : str
     cells : callable
         ``cells(profile)`` returns the configurations, each a dict of plain values.
@@ -61,8 +61,8 @@ class Experiment:
         ``derived(line)`` computes additional metrics from a line's details.
     notes : str
         A few lines on the setting and the outcome. `docs/results/<name>.md` holds the discussion, if any.
-    is_stored_only : callable
-        ``is_stored_only(cell)`` is true for cells that cannot be computed again because an option was
+    cannot_rerun : callable
+        ``cannot_rerun(cell)`` is true for cells that cannot be computed again because an option was
         removed. Their lines are still rendered.
     """
 
@@ -75,7 +75,7 @@ class Experiment:
     figures: Callable[[Sequence[ResultLine]], list[Figure]] | None = None
     derived: Callable[[ResultLine], dict[str, float]] | None = None
     notes: str = ""
-    is_stored_only: Callable[[Cell], bool] = lambda cell: False
+    cannot_rerun: Callable[[Cell], bool] = lambda cell: False
 
     def key(self, cell: Cell, profile: str) -> str:
         """Return the identity of a cell under this version."""
@@ -87,7 +87,7 @@ class Experiment:
         return [
             cell
             for cell in self.cells(profile)
-            if self.key(cell, profile) not in done and not self.is_stored_only(cell)
+            if self.key(cell, profile) not in done and not self.cannot_rerun(cell)
         ]
 
     def lines(self, store: ResultStore, profile: str) -> list[ResultLine]:

@@ -1,4 +1,4 @@
-"""Summary of the result lines of an experiment: metrics over the seeds, missing cells and stale lines."""
+"""Summary of the result lines of an experiment: metrics over the seeds, missing cells and outdated lines."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from experiments.results import PROFILES, ResultLine, ResultStore
+from experiments.store import PROFILES, ResultLine, ResultStore
 
 if TYPE_CHECKING:
     from experiments.runner import Experiment
@@ -83,9 +83,9 @@ class Results:
         Valid ones, in the order of the cells.
     missing : int
         Cells without a valid line.
-    stale : int
+    outdated : int
         Lines of other versions of the experiment.
-    foreign : int
+    unknown : int
         Lines of other experiments, or of cells that this one does not have.
     unreadable : int
         Incomplete lines and anything else that is no result line.
@@ -95,8 +95,8 @@ class Results:
     profile: str
     lines: list[ResultLine]
     missing: int
-    stale: int
-    foreign: int
+    outdated: int
+    unknown: int
     unreadable: int
 
     def summaries(self) -> list[Summary]:
@@ -124,7 +124,7 @@ class Results:
             f"Profile {self.profile}: {_count(len(self.lines), 'line')}",
             f"{_count(self.missing, 'cell')} missing" if self.missing else "nothing missing",
         ]
-        ignored = {"stale": self.stale, "foreign": self.foreign, "unreadable": self.unreadable}
+        ignored = {"outdated": self.outdated, "unknown": self.unknown, "unreadable": self.unreadable}
         parts += [f"{_count(number, f'{kind} line')} ignored" for kind, number in ignored.items() if number]
         return f"{', '.join(parts)}."
 
@@ -137,8 +137,8 @@ class Results:
             "profile": self.profile,
             "lines": len(self.lines),
             "missing": self.missing,
-            "stale": self.stale,
-            "foreign": self.foreign,
+            "outdated": self.outdated,
+            "unknown": self.unknown,
             "unreadable": self.unreadable,
             "seconds": round(self.seconds(), 3),
             **self.provenance(),
@@ -162,17 +162,17 @@ def load_results(experiment: Experiment, store: ResultStore, profile: str) -> Re
         profile,
         valid,
         missing=len(experiment.cells(profile)) - len(valid),
-        stale=kinds["stale"],
-        foreign=kinds["foreign"],
+        outdated=kinds["outdated"],
+        unknown=kinds["unknown"],
         unreadable=_non_empty_lines(store) - kinds.total(),
     )
 
 
 def _kind(line: ResultLine, experiment: Experiment, known: set[str]) -> str:
-    """Return whether a line is valid under some profile, stale or foreign."""
+    """Return whether a line is valid under some profile, outdated or unknown."""
     if line.experiment == experiment.name and line.version != experiment.version:
-        return "stale"
-    return "valid" if line.key in known else "foreign"
+        return "outdated"
+    return "valid" if line.key in known else "unknown"
 
 
 def _non_empty_lines(store: ResultStore) -> int:

@@ -14,8 +14,8 @@ from deltauq.plots import Figure
 from experiments import paper_values
 from experiments.data.functions import FUNCTIONS
 from experiments.figures import dot_figure
-from experiments.results import ResultLine
 from experiments.runner import Cell, Experiment, Outcome
+from experiments.store import ResultLine
 from experiments.tables import TableSpec
 
 ENCODINGS = ("identity", "difference", "two-anchor")

@@ -23,8 +23,8 @@ from deltauq.metrics import coverage, mae, rmse, spearman, width
 from deltauq.plots import Figure
 from experiments import paper_values
 from experiments.figures import dot_figure, relative_to
-from experiments.results import ResultLine
 from experiments.runner import Cell, Experiment, Outcome
+from experiments.store import ResultLine
 from experiments.tables import TableSpec
 
 N_TRAIN, N_VALIDATION, N_TREES = 200, 100, 5

@@ -14,8 +14,8 @@ from experiments import paper_values
 from experiments.bo_loop import MakeSurrogate, measured, shared_runs
 from experiments.data.functions import MAXIMISATIONS
 from experiments.display_names import DISPLAY_NAMES
-from experiments.results import ResultLine
 from experiments.runner import Cell, Experiment, Outcome
+from experiments.store import ResultLine
 from experiments.tables import TableSpec
 
 if TYPE_CHECKING:

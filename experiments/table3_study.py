@@ -144,7 +144,7 @@ EXPERIMENT = Experiment(
     "Settings of the anchored surrogate",
     cells,
     run,
-    is_stored_only=lambda cell: cell["method"] in STORED_ONLY,
+    cannot_rerun=lambda cell: cell["method"] in STORED_ONLY,
     tables=(
         _view("Six functions of two inputs", "choose", 2),
         _view("Three functions of one input", "choose", 1),

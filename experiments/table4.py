@@ -24,8 +24,8 @@ from experiments.digit_models import (
 )
 from experiments.display_names import DISPLAY_NAMES
 from experiments.plots import contact_sheet
-from experiments.results import ResultLine
 from experiments.runner import Cell, Experiment, Outcome
+from experiments.store import ResultLine
 from experiments.tables import TableSpec
 
 METHODS = ("plain", "mc-dropout", "ensemble", "delta-uq")

@@ -6,7 +6,7 @@ import pytest
 pytest.importorskip("plotly")
 
 from experiments import ablation_anchors_images, ablation_prior
-from experiments.results import ResultLine
+from experiments.store import ResultLine
 
 ENTROPY = "entropy of the scaled logits"
 

@@ -58,7 +58,7 @@ def write(folder, profile, n=None, *, version=None):
 
 @pytest.fixture
 def folder(tmp_path):
-    """Lines of the paper's profile with a cell missing, and stale, foreign and incomplete ones."""
+    """Lines of the paper's profile with a cell missing, and outdated, unknown and incomplete ones."""
     store = write(tmp_path, "paper", -1)
     write(tmp_path, "quick", 3, version=1)
     store.append(ResultLine("elsewhere", 1, "paper", {"seed": 0}, {"r2": 99.0}, 1.0))
@@ -146,8 +146,8 @@ def test_terminal_report(folder):
     done = run("report", "--results", folder, COLUMNS="80")
     assert (done.returncode, done.stderr) == (0, "")
     assert "table1: Choice of encoding" in done.stdout
-    for text in ("89 lines", "1 cell missing", "3 stale lines", "1 foreign line ", "1 unreadable line "):
-        assert text in done.stdout
+    for text in ("89 lines", "1 cell missing", "3 outdated lines", "1 unknown line", "1 unreadable line"):
+        assert text in " ".join(done.stdout.split())
     assert "0.300 ± 0.158" in done.stdout and "(0.85)" in done.stdout
     assert "99.0" not in done.stdout and "table2" not in done.stdout
     assert max(map(len, done.stdout.splitlines())) <= 80
@@ -171,7 +171,7 @@ def test_json_report(folder, capsys):
     report = json.loads(capsys.readouterr().out)
     assert report["results"] == str(folder.resolve())
     (table1,) = report["experiments"]
-    expected = {"experiment": "table1", "profile": "paper", "lines": 89, "missing": 1, "stale": 3}
+    expected = {"experiment": "table1", "profile": "paper", "lines": 89, "missing": 1, "outdated": 3}
     assert {key: table1[key] for key in expected} == expected
     assert len(table1["summary"]) == 18
     first = table1["summary"][0]
@@ -210,7 +210,7 @@ def test_errors_of_a_report(error_of, folder, tmp_path):
     assert "'word'" in error_of("report", "--results", folder, "--format", "word")
     assert "x.html" in error_of("report", "--results", folder, "--html", tmp_path / "no" / "x.html")
     assert "no valid lines of table2" in error_of("report", "table2", "--results", folder)
-    assert "3 stale" in error_of("report", "table1", "--results", folder, "--profile", "quick")
+    assert "3 outdated" in error_of("report", "table1", "--results", folder, "--profile", "quick")
     empty = tmp_path / "empty"
     empty.mkdir()
     assert "no valid lines" in error_of("report", "--results", empty)

@@ -18,7 +18,7 @@ from experiments import (  # noqa: E402
 )
 from experiments.image_configs import AnchorSetting, NetworkKind, Schedule, TrainingRun  # noqa: E402
 from experiments.image_data import LabelledImages  # noqa: E402
-from experiments.results import ResultLine, ResultStore  # noqa: E402
+from experiments.store import ResultLine, ResultStore  # noqa: E402
 from experiments.summary import summarise  # noqa: E402
 from experiments.tables import make_grid  # noqa: E402
 

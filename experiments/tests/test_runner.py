@@ -6,12 +6,12 @@ import time
 
 import pytest
 
-from experiments.results import ResultStore
 from experiments.runner import Experiment, Outcome, run_experiment, select_cells
+from experiments.store import ResultStore
 
 PROGRAM = """
 import sys, time
-from experiments.results import ResultStore
+from experiments.store import ResultStore
 from experiments.runner import Experiment, Outcome, run_experiment
 
 def run(cell, profile):

@@ -78,7 +78,7 @@ def test_non_finite_mean_is_null_in_json(bad, tmp_path):
     assert json.loads(text)["summary"][0]["metrics"]["r2"] == {"mean": None, "std": None, "count": 2}
 
 
-def test_valid_stale_foreign_and_unreadable_lines(tmp_path):
+def test_valid_outdated_unknown_and_unreadable_lines(tmp_path):
     experiment = get_experiment("table1")
     quick, paper = experiment.cells("quick"), experiment.cells("paper")
     fields = {"experiment": "table1", "version": experiment.version, "hardware": "box", "commit": "abc"}
@@ -96,17 +96,24 @@ def test_valid_stale_foreign_and_unreadable_lines(tmp_path):
     results = load_results(experiment, store, "quick")
     assert [each.cell for each in results.lines] == quick[:2]
     assert results.lines[0].metrics == metrics
-    assert (results.missing, results.stale, results.foreign, results.unreadable) == (len(quick) - 2, 1, 2, 2)
+    assert (results.missing, results.outdated, results.unknown, results.unreadable) == (
+        len(quick) - 2,
+        1,
+        2,
+        2,
+    )
     assert results.provenance() == {"commit": ["abc"], "hardware": ["box"], "versions": [""]}
     assert results.seconds() == 2.0
     status = results.status()
-    assert "2 lines," in status and "1 stale line ignored" in status and "2 foreign lines ignored" in status
+    assert (
+        "2 lines," in status and "1 outdated line ignored" in status and "2 unknown lines ignored" in status
+    )
 
 
 def test_results_without_a_file(tmp_path):
     results = load_results(get_experiment("table1"), ResultStore(tmp_path / "no.jsonl"), "quick")
     assert results.lines == [] and results.missing == len(table1.cells("quick"))
-    assert (results.stale, results.foreign, results.unreadable) == (0, 0, 0)
+    assert (results.outdated, results.unknown, results.unreadable) == (0, 0, 0)
 
 
 def test_ratios_are_taken_seed_by_seed():

@@ -8,7 +8,7 @@ import torch
 from scipy.spatial.distance import pdist
 
 from experiments import digit_models, paper_values, table4
-from experiments.results import ResultLine
+from experiments.store import ResultLine
 
 TINY = digit_models.Size(
     images=300,

@@ -1,4 +1,4 @@
-from experiments.results import ResultLine, ResultStore, cell_key
+from experiments.store import ResultLine, ResultStore, cell_key
 
 
 def line(seed=0, version=1, **metrics):

@@ -23,7 +23,7 @@ class ResultLine:
     ----------
     experiment : str
     version : int
-        Raised after a fix; lines of an older version are stale.
+        Raised after a fix; lines of an older version are outdated.
     profile : {"quick", "paper"}
     cell : dict
         The configuration of the cell: dataset, method, seed, ...
