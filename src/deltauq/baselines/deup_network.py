@@ -68,18 +68,14 @@ class DEUPNetwork(NetworkBaseline):
         held_out, errors = self._out_of_fold_errors(x, y, training.part(0, 3))
         net, error_net = self.new_network(seed), self.new_network(derive_seed(seed, -1))
         training.part(1, 3).run(net, x, y)
-        scale = errors.square().mean(0).sqrt().clamp_min(torch.finfo(errors.dtype).tiny ** 0.5)
-        squares = (errors / scale).square()
+        scale, squares = scaled_squares(errors)
         training.part(2, 3).run(error_net, x[held_out], squares, supervised(error_nll))
         self.network_, self.error_network_, self.scale_ = net, error_net, scale
 
     def _out_of_fold_errors(self, x: Tensor, y: Tensor, training: Training) -> tuple[Tensor, Tensor]:
         """Return the held-out rows, of shape (m,), and their errors, of shape (m, n_outputs)."""
         seed = training.recipe.seed
-        shuffled = shuffled_rows(len(x), seed)
-        size = len(x) // self.n_folds
-        folds = shuffled[: size * self.n_folds].view(self.n_folds, size)
-        others = torch.stack([shuffled.roll(-k * size)[size:] for k in range(self.n_folds)])
+        folds, others = split_folds(len(x), self.n_folds, seed)
         seeds = [seed + k for k in range(self.n_folds)]
         nets = [self.new_network(s) for s in seeds]
         training.run_many(nets, x, y, seeds, others)
@@ -89,6 +85,19 @@ class DEUPNetwork(NetworkBaseline):
                 inputs = as_inputs(x[fold], training.normalize, channels_last=False)
                 errors.append(y[fold] - outputs_of(net, inputs, next(net.parameters()).device))
         return folds.flatten(), torch.cat(errors)
+
+
+def split_folds(n: int, n_folds: int, seed: int) -> tuple[Tensor, Tensor]:
+    """Return the h rows of every fold, of shape (n_folds, h), and all others, of shape (n_folds, n - h)."""
+    shuffled, size = shuffled_rows(n, seed), n // n_folds
+    rows = torch.stack([shuffled.roll(-k * size) for k in range(n_folds)])
+    return rows[:, :size], rows[:, size:]
+
+
+def scaled_squares(errors: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the RMSE of errors of shape (..., h, m), of shape (..., m), and squared errors in its units."""
+    scale = errors.square().mean(-2).sqrt().clamp_min(torch.finfo(errors.dtype).tiny ** 0.5)
+    return scale, (errors / scale.unsqueeze(-2)).square()
 
 
 def expected_square(outputs: Tensor) -> Tensor:

@@ -200,10 +200,8 @@ class NetworkBaseline(TensorBaseline):
         self.make_network = make_network
 
     def new_network(self, seed: int) -> nn.Module:
-        """Return a network with initial weights of this seed; the global random state does not change."""
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            return self.make_network()
+        """Return a network with initial weights of this seed."""
+        return seeded_network(self.make_network, seed)
 
 
 class SampledBaseline(NetworkBaseline):
@@ -220,6 +218,13 @@ class SampledBaseline(NetworkBaseline):
     @abstractmethod
     def functions(self) -> Iterator[Callable[[Tensor], Tensor]]:
         """Yield members or samples: functions of inputs, each to be called before the next is taken."""
+
+
+def seeded_network(make_network: MakeNetwork, seed: int) -> nn.Module:
+    """Return a network with initial weights of this seed; the global random state does not change."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return make_network()
 
 
 def check_factory(name: str, function: Any) -> None:

@@ -15,7 +15,7 @@ from gpytorch.mlls import ExactMarginalLogLikelihood
 from torch import Tensor, nn
 
 from deltauq.baselines import MCDropout
-from deltauq.baselines.deup_network import error_nll, expected_square
+from deltauq.baselines.deup_network import error_nll, expected_square, scaled_squares, split_folds
 from deltauq.baselines.mc_dropout import add_dropout
 from deltauq.bo.posteriors import independent
 from deltauq.bo.surrogate import NetworkSurrogate, SampledSurrogate, train_networks
@@ -163,11 +163,9 @@ class DEUPSurrogate(NetworkSurrogate):
         held_out, errors = _out_of_fold_errors(surrogates, xs, ys)
         nets = [s.seeded_network(s.recipe.seed) for s in surrogates]
         train_networks(nets, xs, ys, recipe, seeds)
-        scales = errors.square().mean(1).sqrt().clamp_min(torch.finfo(errors.dtype).tiny ** 0.5)
+        scales, squares = scaled_squares(errors)
         error_nets = [s.seeded_network(derive_seed(s.recipe.seed, -1)) for s in surrogates]
-        train_networks(
-            error_nets, list(held_out), list((errors / scales[:, None]).square()), recipe, seeds, error_nll
-        )
+        train_networks(error_nets, list(held_out), list(squares), recipe, seeds, error_nll)
         for surrogate, net, error_net, scale in zip(surrogates, nets, error_nets, scales, strict=True):
             surrogate.net, surrogate.error_net, surrogate.scale = net, error_net, scale
 
@@ -195,13 +193,10 @@ def _out_of_fold_errors(
 ) -> tuple[Tensor, Tensor]:
     """Return held-out points and their errors, of shapes (k, h, d) and (k, h, m), for k surrogates."""
     n, n_folds = len(xs[0]), surrogates[0].n_folds
-    size = n // n_folds
     nets, seeds, training, held_out = [], [], [], []
     for surrogate, x, y in zip(surrogates, xs, ys, strict=True):
         seed = surrogate.recipe.seed
-        shuffled = torch.randperm(n, generator=torch.Generator().manual_seed(derive_seed(seed, -2)))
-        for k in range(n_folds):
-            fold, others = shuffled.roll(-k * size).split([size, n - size])
+        for k, (fold, others) in enumerate(zip(*split_folds(n, n_folds, seed), strict=True)):
             seeds.append(seed + k)
             nets.append(surrogate.seeded_network(seed + k))
             training.append((x[others], y[others]))

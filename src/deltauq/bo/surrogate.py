@@ -18,7 +18,7 @@ from botorch.posteriors.posterior import Posterior
 from sklearn.exceptions import NotFittedError
 from torch import Tensor, nn
 
-from deltauq.baselines.network import check_factory
+from deltauq.baselines.network import check_factory, seeded_network
 from deltauq.bo.posteriors import AnchorPosterior, as_gaussian
 from deltauq.bo.transforms import make_transform
 from deltauq.nn import MLP
@@ -135,10 +135,8 @@ class NetworkSurrogate(Surrogate):
         return self.network(self.train_inputs[0].shape[1], self.num_outputs)
 
     def seeded_network(self, seed: int) -> Any:
-        """Return a network with initial weights of this seed; the global random state does not change."""
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            return self.make_network().to(self.train_inputs[0])
+        """Return a network with initial weights of this seed."""
+        return seeded_network(self.make_network, seed).to(self.train_inputs[0])
 
     def options(self) -> tuple[Any, ...]:
         """Return what surrogates have in common that can be trained together."""
