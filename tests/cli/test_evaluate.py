@@ -70,7 +70,7 @@ def broken(name, file, price_model, tmp_path):
     ("name", "message"),
     [
         ("no target", 'there is no column "price"'),
-        ("text as target", 'price holds "much"'),
+        ("text as target", 'price contains "much"'),
         ("no column", 'the column "area"'),
         ("no rows", "no rows"),
         ("text as numbers", '"wide" in row 1'),

@@ -62,7 +62,7 @@ TABLES_TO_FIT = {
         [],
         'the class "b" has a single row',
     ),
-    "infinite feature": (FINE + "inf,2,Ulm,2024-01-01,2\n", [], 'holds "inf" in row 41'),
+    "infinite feature": (FINE + "inf,2,Ulm,2024-01-01,2\n", [], 'contains "inf" in row 41'),
     "feature of 1e308": (FINE + "-1e308,2,Ulm,2024-01-01,2\n", [], "too large"),
     "mixed types": (FINE + "wide,2,Ulm,2024-01-01,2\n", [], '"wide" in row 41'),
     "no features": ("price\n" + "".join(f"{k}\n" for k in range(40)), [], "no columns left"),
@@ -220,7 +220,7 @@ FOLDERS = {
         "was altered",
     ),
     "newer format": (
-        lambda f: rewrite(f, lambda m: m.update(format="deltauq.table/4")),
+        lambda f: rewrite(f, lambda m: m.update(format="deltauq.table/5")),
         "unknown to deltauq",
     ),
     "unknown format": (lambda f: rewrite(f, lambda m: m.update(format="mystery")), "unknown to deltauq"),
@@ -235,7 +235,7 @@ FOLDERS = {
         "its risk has a field",
     ),
     "another schema": (lambda f: rewrite(f, lambda m: m["schema"].pop()), "different columns"),
-    "no risk": (lambda f: rewrite(f, lambda m: m.pop("risk")), "describes no model"),
+    "no risk": (lambda f: rewrite(f, lambda m: m.pop("risk")), "does not contain a valid model"),
 }
 
 

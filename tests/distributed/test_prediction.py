@@ -146,7 +146,7 @@ def test_failing_part_names_file_and_row(model, rows, tmp_path):
     table = parquet.read_table(copy / "1.parquet").to_pandas().fillna(0).astype({"area": str})
     table.loc[1000, "area"] = "wide"
     parquet.write_table(pa.Table.from_pandas(table), copy / "1.parquet", row_group_size=700)
-    with pytest.raises(TableError, match=r'1.parquet: the column "area" holds "wide" in row 1,001'):
+    with pytest.raises(TableError, match=r'1.parquet: the column "area" contains "wide" in row 1,001'):
         predict(model, copy / "*.parquet", out)
     assert contents(out) == NAMES[:4]
 
@@ -244,7 +244,7 @@ def test_csv_file_by_url(model, houses, memory, tmp_path):
     pd.testing.assert_frame_equal(
         joined(tmp_path / "out").drop(columns="id"), load(model).predict(table), check_exact=True
     )
-    with pytest.raises(TableError, match=r'memory:///rows/b.csv: the column "rooms" holds "many"'):
+    with pytest.raises(TableError, match=r'memory:///rows/b.csv: the column "rooms" contains "many"'):
         predict(model, "memory://rows/b.csv", tmp_path / "other")
 
 

@@ -9,7 +9,7 @@ import pytest
 import deltauq
 from deltauq.tables import TableError, evaluate, fit, predict_file
 from deltauq.tables.folder import METADATA_FILE, metadata_digest
-from deltauq.tables.schema import dates
+from deltauq.tables.schema import from_days
 
 DAY = pd.Timedelta(days=1)
 
@@ -58,7 +58,7 @@ def test_invalid_origin_in_a_folder_raises(model, tmp_path):
         (tmp_path / "model" / METADATA_FILE).write_text(
             json.dumps({**other, "sha256": metadata_digest(other)})
         )
-        with pytest.raises(deltauq.tables.ModelFolderError, match="describes no model"):
+        with pytest.raises(deltauq.tables.ModelFolderError, match="does not contain a valid model"):
             deltauq.load(tmp_path / "model")
 
 
@@ -79,7 +79,7 @@ def test_evaluation_compares_dates(written, model, table):
 
 
 def test_evaluating_with_numbers_instead_of_dates_raises(model, table):
-    with pytest.raises(TableError, match=r'sold holds "7(\.0)?", where dates are expected'):
+    with pytest.raises(TableError, match=r'sold contains "7(\.0)?", where dates are expected'):
         evaluate(model, table.assign(sold=7))
 
 
@@ -92,6 +92,6 @@ def test_dates_as_classes_are_unchanged(table):
 
 
 def test_dates_are_clipped_to_the_calendar():
-    actual = dates(np.array([-np.inf, -1e300, -0.5, 0.0, 1.25, 1e9]), "2024-01-01T00:00:00+00:00")
+    actual = from_days(np.array([-np.inf, -1e300, -0.5, 0.0, 1.25, 1e9]), "2024-01-01T00:00:00+00:00")
     expected = ["0001-01-01", "0001-01-01", "2023-12-31T12", "2024-01-01", "2024-01-02T06", "9999-12-31"]
     assert actual.tolist() == np.array(expected, dtype="datetime64[ms]").tolist()

@@ -280,7 +280,7 @@ def test_batches_do_not_matter(regression, classification, fresh, monkeypatch):
     [
         (lambda frame: frame.rename(columns={"price": "prize"}), 'no column "price".*did you mean "prize"'),
         (lambda frame: frame.drop(columns="area"), 'the column "area".*is missing'),
-        (lambda frame: frame.assign(price="much"), 'holds "much", where numbers are expected'),
+        (lambda frame: frame.assign(price="much"), 'contains "much", where numbers are expected'),
         (lambda frame: frame.assign(price=frame.sold), "where numbers are expected"),
         (lambda frame: frame.assign(price=np.inf), "infinite values"),
         (lambda frame: frame.assign(price=None), "missing in every row"),

@@ -137,7 +137,7 @@ def test_kmeans_anchors_are_no_training_rows(anchors, mixed):
         row.tobytes() in rows for row in np.vstack([model.fitted.model.anchors_, model.fitted.reference])
     ]
     assert all(shipped) if anchors == "data" else not any(shipped)
-    assert model.report["holds_rows"] == (anchors == "data")
+    assert model.report["stores_rows"] == (anchors == "data")
 
 
 def test_polars_frames(mixed, regression):

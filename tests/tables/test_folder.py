@@ -60,14 +60,14 @@ def test_only_a_model_is_replaced(folder, classification, mixed):
     classification.save(folder)
     assert load(folder).task == "classification"
     (folder / "notes.txt").write_text("mine")
-    with pytest.raises(ModelFolderError, match=r"it holds something else \(notes.txt\)"):
+    with pytest.raises(ModelFolderError, match=r"the folder is not empty \(notes.txt\)"):
         classification.save(folder)
     assert [path.name for path in folder.parent.iterdir()] == ["model"]
 
 
 def test_content_of_the_metadata(folder, mixed):
     metadata = json.loads((folder / METADATA_FILE).read_text())
-    assert metadata["format"] == "deltauq.table/3"
+    assert metadata["format"] == "deltauq.table/4"
     assert [column["name"] for column in metadata["schema"]] == ["area", "rooms", "town", "new", "sold"]
     assert metadata["versions"]["deltauq"] == deltauq.__version__
     assert metadata["report"]["rows"] + metadata["report"]["held_out"] == len(mixed)
@@ -84,10 +84,10 @@ def test_altered_files_raise(name, folder):
         load(folder)
 
 
-@pytest.mark.parametrize("format", ["deltauq.table/1", "deltauq.table/4", "deltauq.nn/1", "", "x" * 500])
+@pytest.mark.parametrize("format", ["deltauq.table/1", "deltauq.table/5", "deltauq.nn/1", "", "x" * 500])
 def test_other_format_versions_raise(format, folder):
     rewrite(folder, format=format)
-    with pytest.raises(ModelFolderError, match=r"unknown to deltauq .* reads deltauq.table/3") as caught:
+    with pytest.raises(ModelFolderError, match=r"unknown to deltauq .* reads deltauq.table/4") as caught:
         load(folder)
     assert len(str(caught.value)) < 400
 
@@ -135,7 +135,7 @@ def test_other_skops_files_raise(folder):
     import skops.io
 
     replace_fitted(folder, skops.io.dumps({"columns": [1, 2]}))
-    with pytest.raises(ModelFolderError, match="does not hold the parts"):
+    with pytest.raises(ModelFolderError, match="does not contain the parts"):
         load(folder)
 
 
@@ -150,10 +150,10 @@ def test_other_skops_files_raise(folder):
         {"coverage": "much"},
         {"risk": None},
         {"report": 3},
-        *({"unit": unit} for unit in (0, -1.0, float("inf"), float("nan"), True, "1")),
+        *({"target_scale": unit} for unit in (0, -1.0, float("inf"), float("nan"), True, "1")),
         *({"coverage": coverage} for coverage in (float("nan"), 0, 1, 5)),
         *({"delta": delta} for delta in (-1e-9, float("nan"))),
-        *({"center": center} for center in (float("inf"), None)),
+        *({"target_mean": center} for center in (float("inf"), None)),
         {"risk": {"std": [float("nan"), 1.0], "reverse": [0.0, 1.0]}},
         {"risk": {"std": [2.0, 1.0], "reverse": [0.0, 1.0]}},
         {"risk": {"std": [0.0, 1.0]}},
@@ -167,7 +167,7 @@ def test_other_skops_files_raise(folder):
 )
 def test_invalid_metadata_raise(changes, folder):
     rewrite(folder, **changes)
-    with pytest.raises(ModelFolderError, match="describes no model that can be built"):
+    with pytest.raises(ModelFolderError, match="does not contain a valid model"):
         load(folder)
 
 
@@ -196,7 +196,7 @@ def test_columns_that_do_not_fit_the_model_raise(name, changes, message, folder,
         with pytest.raises(TableError, match="where dates are expected"):
             load(folder).predict(mixed)
         return
-    with pytest.raises(ModelFolderError, match=f"describes no model that can be built: .*{message}"):
+    with pytest.raises(ModelFolderError, match=f"does not contain a valid model: .*{message}"):
         load(folder)
 
 

@@ -64,7 +64,7 @@ def test_lists_and_records_are_left_out(tmp_path):
     table = load(file)
     assert list(table.X.columns) == ["a"]
     assert table.notes[-1] == "Columns left out: l (lists or records), r (lists or records)."
-    with pytest.raises(TableError, match="l holds lists"):
+    with pytest.raises(TableError, match="l contains lists"):
         load(file, target="l")
 
 
@@ -123,9 +123,9 @@ def test_unsupported_values_raise(column, error_message, tmp_path):
 
 
 def test_messages_are_one_short_line(tmp_path):
-    message = str(TableError("the column holds " + "x\n\x1b[31m" * 10_000 + ", where numbers are expected."))
+    message = str(TableError("the column has " + "x\n\x1b[31m" * 10_000 + ", where numbers are expected."))
     assert len(message) < 1000 and message.isprintable()
-    assert message.startswith("the column holds") and message.endswith("where numbers are expected.")
+    assert message.startswith("the column has") and message.endswith("where numbers are expected.")
 
 
 def test_decimals_dates_and_durations_become_numbers(tmp_path):

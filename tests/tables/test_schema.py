@@ -55,11 +55,15 @@ def test_numbers_survive_text(values):
 @pytest.mark.parametrize(
     ("column", "values", "message"),
     [
-        ("area", ["1", "2", "wide"], 'the column "area" holds "wide" in row 103, where numbers are expected'),
-        ("area", [1.0, np.inf, 2.0], 'holds "inf" in row 102, which is too large'),
-        ("area", [1.0, 2.0, -1e308], 'holds "-1e\\+308" in row 103, which is too large'),
+        (
+            "area",
+            ["1", "2", "wide"],
+            'column "area" contains "wide" in row 103, where numbers are expected',
+        ),
+        ("area", [1.0, np.inf, 2.0], 'contains "inf" in row 102, which is too large'),
+        ("area", [1.0, 2.0, -1e308], 'contains "-1e\\+308" in row 103, which is too large'),
         ("area", pd.to_datetime(["2024-01-01"] * 3), "where numbers are expected"),
-        ("sold", ["2024-01-01", "soon", None], 'holds "soon" in row 102, where dates are expected'),
+        ("sold", ["2024-01-01", "soon", None], 'contains "soon" in row 102, where dates are expected'),
         ("sold", [1.0, 2.0, 3.0], "where dates are expected"),
         ("town", [["Ulm"], [], ["Bern"]], "lists or records"),
     ],

@@ -208,7 +208,7 @@ def test_given_date_format(tmp_path):
     frame = pd.DataFrame({"area": ["1", "2"] * 9, "price": [f"{k}.5" for k in range(18)]})
     with pytest.raises(TableError, match=r'no column has dates in the format "%d.%m.%Y"'):
         load_table(frame, "price", date_format="%d.%m.%Y")
-    with pytest.raises(TableError, match='"%Q" is no date format'):
+    with pytest.raises(TableError, match='"%Q" is not a valid date format'):
         load_table(path, "price", date_format="%Q")
 
 
@@ -416,7 +416,7 @@ def test_invalid_format_in_a_folder_raises(column, form, model, tmp_path):
     else:
         metadata["schema"][column]["format"] = form
     path.write_text(json.dumps({**metadata, "sha256": metadata_digest(metadata)}))
-    with pytest.raises(deltauq.tables.ModelFolderError, match="describes no model"):
+    with pytest.raises(deltauq.tables.ModelFolderError, match="does not contain a valid model"):
         deltauq.load(tmp_path / "model")
 
 

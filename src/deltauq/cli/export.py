@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import typer
 
 from deltauq.cli import options
-from deltauq.cli.files import check_writable, writing
+from deltauq.cli.files import check_writable, os_errors_as_input_errors
 from deltauq.utils.errors import InputError
 
 app = options.new_app()
@@ -40,7 +40,7 @@ def export(
         raise InputError(f"--link is for networks, but {model} is a model folder")
     if format_ == "mlflow" and not model.is_dir():
         raise InputError(f"--format mlflow needs a model folder, but {model} is a file")
-    with writing(out):
+    with os_errors_as_input_errors(out):
         loaded = load(model, trust=trust or [])
         if format_ == "onnx":
             export_onnx(loaded, out, link=link)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def writing(path: Path | str) -> Iterator[None]:
+def os_errors_as_input_errors(path: Path | str) -> Iterator[None]:
     """Turn errors of the file system, such as a full disk, into `InputError`."""
     try:
         yield
@@ -25,7 +25,7 @@ def writing(path: Path | str) -> Iterator[None]:
 
 def check_writable(path: Path) -> None:
     """Raise `InputError` if a file cannot be written."""
-    with writing(path):
+    with os_errors_as_input_errors(path):
         folder = path.parent
         if not folder.is_dir():
             raise InputError(f"cannot write {path}: {folder} is not a folder")

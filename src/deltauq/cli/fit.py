@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from deltauq.cli import options
-from deltauq.cli.files import writing
+from deltauq.cli.files import os_errors_as_input_errors
 from deltauq.tables.base_models import BaseModel
 from deltauq.utils.errors import InputError
 from deltauq.utils.progress import counting_bar
@@ -51,7 +51,7 @@ def fit(
     seed: Annotated[int, typer.Option(min=0, max=MAX_SEED, help="Random seed.")] = 0,
     as_json: options.Json = False,
 ) -> None:
-    """Fit a model with error bars to a table.
+    """Fit a model with uncertainty estimates to a table.
 
     A quarter of the rows is held out for calibration. The model is written to a folder.
     """
@@ -61,7 +61,7 @@ def fit(
 
     if not 0.0 < coverage < 1.0:
         raise InputError(f"--coverage must lie between 0 and 1, got {coverage:g}")
-    with writing(out):
+    with os_errors_as_input_errors(out):
         check_free(out)
         require_skops()
         with counting_bar("steps") as tick:
@@ -127,6 +127,6 @@ def _describe_rows(report: dict[str, Any]) -> str:
             f"The model folder contains {report['n_anchors']:,} rows of the table as anchors, which anyone "
             "with the folder can read (--anchors kmeans stores averages of rows instead)."
         )
-    if report["holds_rows"]:
+    if report["stores_rows"]:
         return f"The model folder contains rows of the table: a {report['model']} model consists of them."
     return "The model folder contains no rows of the table."

@@ -12,10 +12,10 @@ from deltauq._version import __version__
 from deltauq.utils.errors import InputError
 
 COMMANDS = {
-    "demo": "Show error bars and intervals on two small problems.",
+    "demo": "Show standard deviations and intervals on two small problems.",
     "data": "List the known datasets, and check their files.",
     "assess": "Compare a model with and without anchoring by cross-validation.",
-    "fit": "Fit a model with error bars to a table.",
+    "fit": "Fit a model with uncertainty estimates to a table.",
     "predict": "Predict the rows of a table, with intervals or class sets.",
     "evaluate": "Compare predictions with known targets.",
     "export": "Write a model as an ONNX file or an MLflow model.",

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from deltauq.cli.files import writing
+from deltauq.cli.files import os_errors_as_input_errors
 
 if TYPE_CHECKING:
     from deltauq.assessment.result import Result
@@ -60,7 +60,7 @@ def show_result(
     as_json : bool
     """
     if html is not None:
-        with writing(html):
+        with os_errors_as_input_errors(html):
             result.save_html(html, title)
     page = None if html is None else str(html.resolve())
     numbers = {**about, **result.to_dict(), "page": page}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from deltauq.cli import options
-from deltauq.cli.files import check_writable, load_model, version_warnings, writing
+from deltauq.cli.files import check_writable, load_model, os_errors_as_input_errors, version_warnings
 from deltauq.utils.errors import InputError
 from deltauq.utils.progress import counting_bar
 
@@ -96,7 +96,7 @@ def _predict_file(
     check_writable(Path(out))
     check_output(Path(out))
     loaded, notes = load_model(model, trust)
-    with writing(out), counting_bar("rows") as tick:
+    with os_errors_as_input_errors(out), counting_bar("rows") as tick:
         summary = predict_file(loaded, Path(file), Path(out), progress=tick, **params)
     return replace(summary, notes=[*notes, *summary.notes])
 
@@ -109,7 +109,7 @@ def _predict_on_ray(
 
     require_ray()
     run = partial(run_on_ray, address=address or LOCAL)
-    with writing(out), counting_bar("rows") as tick:
+    with os_errors_as_input_errors(out), counting_bar("rows") as tick:
         try:
             with version_warnings() as notes:
                 summary = predict_parts(model, file, out, trust=trust, run=run, progress=tick, **params)

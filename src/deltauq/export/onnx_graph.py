@@ -96,7 +96,7 @@ class Graph:
 
 
 def check_exportable(model: AnchoredRegressor | AnchoredClassifier) -> None:
-    """Raise an error unless the base models are trees or forests of one target."""
+    """Raise an error unless the base estimators are trees or forests of one target."""
     for base in (model.estimator_, getattr(model, "center_", model.estimator_)):
         if not has_fast_path(base):
             kinds = "trees and forests of scikit-learn, and networks of deltauq.nn"

@@ -37,7 +37,7 @@ def _add_numbers(graph: Graph, model: TableModel) -> list[str]:
     if not names:
         return []
     inputs = [graph.input(name, np.float64, 1) for name in names]
-    steps = model.fitted.columns.transformers_[0][1].named_steps
+    steps = model.fitted.preprocessor.transformers_[0][1].named_steps
     X = graph.node("Concat", *inputs, axis=1)
     # The imputed values are what a row of missing values becomes.
     missing = require_pandas().DataFrame(np.nan, index=[0], columns=names)
@@ -56,7 +56,9 @@ def _add_categories(graph: Graph, model: TableModel) -> list[str]:
     names = model.schema.category_names
     if not names:
         return []
-    encoder = next(step for _, step, columns in model.fitted.columns.transformers_ if list(columns) == names)
+    encoder = next(
+        step for _, step, columns in model.fitted.preprocessor.transformers_ if list(columns) == names
+    )
     tensors = []
     for k, name in enumerate(names):
         categories = [str(category) for category in encoder.categories_[k]]
@@ -98,8 +100,10 @@ def _add_regression_outputs(graph: Graph, model: TableModel, mean: str, std: str
 
     flat = graph.constant([-1])
     mean, std = graph.node("Reshape", mean, flat), graph.node("Reshape", std, flat)
-    prediction = graph.node("Add", graph.node("Mul", mean, number(model.unit)), number(model.center))
-    width = graph.node("Mul", graph.node("Add", std, number(model.delta)), number(model.unit))
+    prediction = graph.node(
+        "Add", graph.node("Mul", mean, number(model.target_scale)), number(model.target_mean)
+    )
+    width = graph.node("Mul", graph.node("Add", std, number(model.delta)), number(model.target_scale))
     half = graph.node("Mul", width, number(conformal_quantile(model.fitted.scores, model.coverage)))
     error = graph.constant(error_std(model.fitted.scores, np.ones(())))
     graph.output("prediction", prediction, np.float64)

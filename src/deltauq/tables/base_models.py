@@ -1,4 +1,4 @@
-"""Base models by name."""
+"""Base estimators by name."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ N_TREES = 50
 
 
 class BaseModel(StrEnum):
-    """The names of base models."""
+    """The names of base estimators."""
 
     forest = "forest"
     boosting = "boosting"
@@ -23,9 +23,9 @@ class BaseModel(StrEnum):
     linear = "linear"
 
 
-UNIT_FREE = {BaseModel.forest, BaseModel.boosting, BaseModel.tree}
-"""Models that need no standardised columns; see `UnitScaler` for what they need."""
-ROW_KEEPERS = {BaseModel.svm, BaseModel.knn}
+SCALE_INVARIANT = {BaseModel.forest, BaseModel.boosting, BaseModel.tree}
+"""Models that do not depend on the scale of the columns; `UnitScaler` only avoids overflow."""
+STORES_TRAINING_ROWS = {BaseModel.svm, BaseModel.knn}
 """Models that store rows of the training table."""
 
 

@@ -145,7 +145,7 @@ class CSVReader:
             ) from error
         except require_pyarrow().ArrowInvalid as error:
             if "invalid UTF8" in str(error):
-                raise self._not_utf8("far from its beginning") from error
+                raise self._not_utf8("after its first 256 KiB") from error
             # Arrow's message quotes the row, whose values may be private.
             ragged = re.search(r"(?:Row #(\d+): )?Expected (\d+) columns, got (\d+)", str(error))
             if ragged is None:

@@ -13,22 +13,22 @@ from deltauq.assessment.scoring import Predictions, compute, rescale
 from deltauq.calibration.conformal import conformal_quantile, max_coverage
 from deltauq.metrics import calibration_curve
 from deltauq.tables.errors import TableError, did_you_mean, require_pandas
-from deltauq.tables.evaluation_result import OUTLIER_SHARE, Evaluation, UncertainRow
+from deltauq.tables.evaluation_result import OUTLIER_FRACTION, Evaluation, UncertainRow
 from deltauq.tables.io import read_frame
 from deltauq.tables.model import RISK_LEVELS, TableModel, error_probability, error_std
 from deltauq.tables.nearest_anchor import largest_differences
-from deltauq.tables.preprocessing import row_fingerprints, twin_share
+from deltauq.tables.preprocessing import duplicate_fraction, row_fingerprints
 from deltauq.tables.schema import (
     DATE,
     DURATION,
     NUMBER,
     REGRESSION,
     Column,
-    dates,
-    days,
     format_hint,
+    from_days,
     kind_of,
     plain_floats,
+    to_days,
     unseen_note,
     unusable_values,
 )
@@ -52,11 +52,11 @@ TRAINING_CHANCE = 0.001
 N_BINS = 10
 PROBABILITY_METRICS = ("accuracy", "log_loss", "brier", "ece", "auroc_spread", "auroc_confidence")
 INTERVAL_METRICS = ("coverage", "median_width", "width", "nll", "crps")
-COMPUTED = {
+EVALUATED_METRICS = {
     "regression": ("median_absolute_error", "mae", "rmse", "r2", "spearman", *INTERVAL_METRICS),
     "classification": (*PROBABILITY_METRICS, "coverage", "set_size"),
 }
-SENSITIVE_TO_OUTLIERS = ("mae", "rmse", "r2", "nll", "crps")
+TRIMMED_METRICS = ("mae", "rmse", "r2", "nll", "crps")
 
 
 def evaluate(
@@ -128,7 +128,7 @@ def evaluate(
         rows=scores,
         deciles=deciles,
         failing_decile=find_failing_decile(deciles, model.coverage),
-        risk={level: Group.of(scores, rows) for level, rows in by_risk.items() if len(rows)},
+        risk={level: Group.from_rows(scores, rows) for level, rows in by_risk.items() if len(rows)},
         large_loss=large_loss,
         often_missed=often_missed,
         n_slices=n_slices,
@@ -158,24 +158,24 @@ def _metrics(
     model: TableModel, y: np.ndarray, predictions: Predictions
 ) -> tuple[dict[str, float], dict[str, float]]:
     """Return the metrics, and those that are sensitive to outliers without the largest errors."""
-    names = COMPUTED[model.task]
+    names = EVALUATED_METRICS[model.task]
     if model.task != REGRESSION:
         return compute(names, y, predictions, model.coverage), {}
     # In the model's unit, so that squares do not overflow.
     with np.errstate(over="ignore"):
-        scaled = predictions.standardized(model.center, model.unit)
-        target = (y - model.center) / model.unit
+        scaled = predictions.standardized(model.target_mean, model.target_scale)
+        target = (y - model.target_mean) / model.target_scale
         if not np.all(np.isfinite(target)):
             raise TableError(f"{model.target} has values too far from those that the model was trained on.")
-        metrics = rescale(compute(names, target, scaled, model.coverage), model.unit)
-        n_outliers = int(OUTLIER_SHARE * len(y))
+        metrics = rescale(compute(names, target, scaled, model.coverage), model.target_scale)
+        n_outliers = int(OUTLIER_FRACTION * len(y))
         if n_outliers == 0:
             return metrics, {}
         kept = np.argsort(np.abs(target - scaled.value), kind="stable")[:-n_outliers]
         assert scaled.spread is not None
         typical = Predictions(scaled.value[kept], scaled.spread[kept])
-        trimmed = compute(SENSITIVE_TO_OUTLIERS, target[kept], typical, model.coverage)
-        return metrics, rescale(trimmed, model.unit)
+        trimmed = compute(TRIMMED_METRICS, target[kept], typical, model.coverage)
+        return metrics, rescale(trimmed, model.target_scale)
 
 
 def _coverage_curve(model: TableModel, y: np.ndarray, p: Predictions) -> tuple[np.ndarray, np.ndarray]:
@@ -210,7 +210,7 @@ def _read(
         notes.append(f"{missing:,} of {len(frame):,} rows were left out because {model.target} is missing.")
     column = column[kept]
     if unusable := unusable_values(column):
-        raise TableError(f"{model.target} holds {unusable}, which cannot be compared with predictions.")
+        raise TableError(f"{model.target} contains {unusable}, which cannot be compared with predictions.")
     rows = np.flatnonzero(kept)
     if model.task == REGRESSION:
         if model.origin:
@@ -240,7 +240,7 @@ def _count_training_rows(model: TableModel, X: pd.DataFrame, y: np.ndarray, note
         return None
     targets = y if model.task == REGRESSION else np.asarray(model.fitted.model.classes_)[y]
     n, count = len(y), int(np.isin(row_fingerprints(X, targets), known).sum())
-    expected = twin_share(known)
+    expected = duplicate_fraction(known)
     if count:
         note = (
             f"{count:,} of {n:,} rows ({count / n:.1%}) equal a training row; by chance about "
@@ -261,8 +261,8 @@ def _target_numbers(model: TableModel, column: pd.Series) -> np.ndarray:
     wrong = column[read.isna()] if kind_of(read) in kinds else column
     if len(wrong):
         hint = format_hint(Column(model.target, expected, format=model.target_format), str(wrong.iloc[0]))
-        raise TableError(f'{model.target} holds "{wrong.iloc[0]}", where {expected}s are expected{hint}.')
-    y = (plain_floats(read) if kind_of(read) == NUMBER else days(read, model.origin)).to_numpy()
+        raise TableError(f'{model.target} contains "{wrong.iloc[0]}", where {expected}s are expected{hint}.')
+    y = (plain_floats(read) if kind_of(read) == NUMBER else to_days(read, model.origin)).to_numpy()
     if not np.all(np.isfinite(y)):
         raise TableError(f"{model.target} has infinite values.")
     return y
@@ -307,7 +307,7 @@ def _most_uncertain(
     targets, predictions = y[rows], predicted.to_numpy()[rows]
     if model.origin:
         targets, predictions = (
-            np.datetime_as_string(dates(part, model.origin), unit="m") for part in (targets, predictions)
+            np.datetime_as_string(from_days(part, model.origin), unit="m") for part in (targets, predictions)
         )
     return [
         UncertainRow(

@@ -15,13 +15,13 @@ from deltauq.assessment.result import Result, to_json_values
 from deltauq.assessment.scoring import METRICS, number
 from deltauq.metrics import risk_coverage
 from deltauq.plots.page import Block, Figure, Section, Table
-from deltauq.tables.model import RISK_SHARES
+from deltauq.tables.model import RISK_FRACTIONS
 from deltauq.tables.nearest_anchor import Difference
 from deltauq.tables.schema import REGRESSION
 from deltauq.tables.slices import SIGNIFICANCE, Group, RowScores, WorseSlice
 from deltauq.utils.formatting import short_repr
 
-OUTLIER_SHARE = 0.01
+OUTLIER_FRACTION = 0.01
 """The share of rows, those with the largest errors, that `Evaluation.trimmed` leaves out."""
 STRENGTHS = (
     (0.1, "σ does not rank the {}"),
@@ -30,10 +30,10 @@ STRENGTHS = (
     (math.inf, "σ ranks the {} well"),
 )
 """By the upper limit of a correlation, or of an AUROC scaled from chance to perfect."""
-TRIMMED = f"without the {OUTLIER_SHARE:.0%} largest errors"
+TRIMMED_HEADER = f"without the {OUTLIER_FRACTION:.0%} largest errors"
 RISK_NOTE = (
-    f"Of rows from the training distribution, at most {RISK_SHARES[1]:.0%} have a high risk, and at most "
-    f"{RISK_SHARES[0]:.0%} a high or a moderate one. Clearly more than that indicates a distribution shift."
+    f"Of rows from the training distribution, at most {RISK_FRACTIONS[1]:.0%} have a high risk, and at most "
+    f"{RISK_FRACTIONS[0]:.0%} a high or a moderate one. Clearly more indicates a distribution shift."
 )
 UNCERTAIN_NOTE = (
     "Rows are numbered from 1, without the header. In parentheses: the anchor's value. Numbers are compared "
@@ -148,12 +148,12 @@ class Evaluation(Result):
         if self.task == REGRESSION:
             mean = f"mean {number(metrics['mae'])}"
             if self.trimmed:
-                mean += f"; {number(self.trimmed['mae'])} {TRIMMED}"
+                mean += f"; {number(self.trimmed['mae'])} {TRIMMED_HEADER}"
             error = f"Median absolute error {number(metrics['median_absolute_error'])} ({mean})"
             ranking = _ranking(metrics["spearman"], 0.0, "errors", "rank correlation")
         else:
             error = f"Accuracy {metrics['accuracy']:.1%}"
-            ranking = _ranking(metrics["auroc_spread"], 0.5, "mistakes", "AUROC")
+            ranking = _ranking(metrics["auroc_spread"], 0.5, "misclassifications", "AUROC")
         return f"{coverage}. {error}. {ranking}."
 
     def tables(self, most: int | None = 5) -> dict[str, Table]:
@@ -201,11 +201,11 @@ class Evaluation(Result):
             if name in self.metrics:
                 row = [metric.meaning.format(f"{self.coverage:.0%}"), metric.text(self.metrics[name])]
                 rows.append([*row, metric.text(trimmed.get(name, math.nan))] if trimmed else row)
-        return Table(["metric", "value", *([TRIMMED] if trimmed else [])], rows)
+        return Table(["metric", "value", *([TRIMMED_HEADER] if trimmed else [])], rows)
 
     def _group_table(self, name: str, groups: Mapping[str, Group], caption: str) -> Table:
         regression = self.task == REGRESSION
-        losses = ("median |error|", "mean |error|") if regression else ("mistakes", "classes in the set")
+        losses = ("median |error|", "mean |error|") if regression else ("error rate", "classes in the set")
         rows = []
         for label, part in groups.items():
             values = (number(part.median_loss), number(part.loss))
@@ -217,7 +217,7 @@ class Evaluation(Result):
 
     def _slice_tables(self, most: int | None) -> dict[str, Table]:
         regression = self.task == REGRESSION
-        loss = "median |error|" if regression else "share of mistakes"
+        loss = "median |error|" if regression else "error rate"
         tables = {}
         for title, parts, text in (
             (f"Slices with a larger {loss}", self.large_loss, number if regression else "{:.1%}".format),
@@ -254,7 +254,7 @@ class Evaluation(Result):
         scores = self.rows
         if self.task != REGRESSION:
             losses = np.interp(KEPT, *risk_coverage(scores.loss, scores.spread))
-            figure = kept_figure({"rows kept": losses}, "mistakes among the rows kept")
+            figure = kept_figure({"rows kept": losses}, "error rate of the rows kept")
             figure.figure.update_yaxes(tickformat=".0%")
             return [figure]
         errors = scores.loss[np.argsort(scores.spread, kind="stable")]
@@ -268,7 +268,7 @@ class Evaluation(Result):
         return [by_width, kept_figure({"rows kept": losses}, "median |error| of the rows kept")]
 
     def _slice_blocks(self) -> list[Block]:
-        large = "errors above the median" if self.task == REGRESSION else "mistakes"
+        large = "errors above the median" if self.task == REGRESSION else "misclassifications"
         rule = (
             f"{self.n_slices:,} slices were compared: each by the categories, values or quartiles of one "
             f"column. A slice is listed if it has significantly more {large}, or more missed targets, than "

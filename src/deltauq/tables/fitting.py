@@ -18,7 +18,7 @@ from deltauq.calibration.conformal import (
 from deltauq.calibration.scaling import permuted_features
 from deltauq.core.anchors import PRIORS
 from deltauq.estimators import AnchoredClassifier, AnchoredRegressor
-from deltauq.tables.base_models import ROW_KEEPERS, UNIT_FREE, BaseModel, build_base_model
+from deltauq.tables.base_models import SCALE_INVARIANT, STORES_TRAINING_ROWS, BaseModel, build_base_model
 from deltauq.tables.errors import TableError
 from deltauq.tables.model import (
     Fitted,
@@ -40,7 +40,7 @@ from deltauq.tables.preprocessing import (
 )
 from deltauq.tables.schema import REGRESSION
 
-HELD_OUT = 0.25
+HELD_OUT_FRACTION = 0.25
 """The share of rows that are held out for calibration."""
 MIN_ROWS = 10
 """The smallest number of rows to train on."""
@@ -82,12 +82,13 @@ def fit(
     task : {"auto", "regression", "classification"}, default="auto"
         "auto" is classification for categories, flags and at most ten different whole numbers.
     model : {"forest", "boosting", "svm", "knn", "mlp", "tree", "linear"} or estimator, default="forest"
-        The base model, by name or as a scikit-learn estimator.
+        The base estimator, by name or as a scikit-learn estimator.
     coverage : float, default=0.9
         Default nominal coverage of intervals or sets.
     center : {"auto", "anchored", "estimator"}, default="auto"
         The prediction: the mean over anchors, or that of the plain model, which is fitted as well. "auto"
-        selects the one with the smaller error in cross-validation.
+        selects the one with the smaller error in cross-validation, significant or not; `deltauq.assess` also
+        tests significance and compares the uncertainty, so its recommendation can differ.
     anchors : {"data", "normal", "balanced", "kmeans"}, default="data"
         The prior of the anchors, which are stored with the model. Anchors of "data" and "balanced" are rows
         of the table.
@@ -142,8 +143,8 @@ def fit(
 
     is_regression = data.task == REGRESSION
     train, held = _hold_out(data, coverage, random_state)
-    columns = build_preprocessor(data.schema, scaled=model not in list(UNIT_FREE)).fit(data.X.iloc[train])
-    X = encode(columns, data.X)
+    preprocessor = build_preprocessor(data.schema, scaled=model not in list(SCALE_INVARIANT))
+    X = encode(preprocessor.fit(data.X.iloc[train]), data.X)
     middle, unit = _mean_and_std(data.y[train]) if is_regression else (0.0, 1.0)
     y = (data.y - middle) / unit if is_regression else data.y
     if n_anchors > len(train):
@@ -183,8 +184,8 @@ def fit(
         risk = RiskScale.from_held_out({"error_probability": error_probability(proba)})
     done()
     fingerprints = row_fingerprints(data.X, data.y)
-    holds_rows = anchors in ROWS_AS_ANCHORS or model in ROW_KEEPERS or not isinstance(model, str)
-    if holds_rows and len(fingerprints) <= MAX_FINGERPRINTS:
+    stores_rows = anchors in ROWS_AS_ANCHORS or model in STORES_TRAINING_ROWS or not isinstance(model, str)
+    if stores_rows and len(fingerprints) <= MAX_FINGERPRINTS:
         fitted["fingerprints"] = np.sort(fingerprints)
     report = {
         "rows": len(train),
@@ -195,7 +196,7 @@ def fit(
         "cross_validation": {"folds": FOLDS, "rows": selection.rows},
         "anchors": anchors,
         "n_anchors": len(np.unique(anchored.anchors_, axis=0)),
-        "holds_rows": holds_rows,
+        "stores_rows": stores_rows,
         "sha256": table_sha256(fingerprints),
         "notes": data.notes,
         **widths,
@@ -205,10 +206,10 @@ def fit(
         task=data.task,
         schema=data.schema,
         coverage=coverage,
-        fitted=Fitted(columns, anchored, **fitted),
+        fitted=Fitted(preprocessor, anchored, **fitted),
         risk=risk,
-        center=middle,
-        unit=unit,
+        target_mean=middle,
+        target_scale=unit,
         delta=delta,
         labels=data.labels,
         origin=data.origin,
@@ -230,10 +231,13 @@ def _check_parameters(model: Any, coverage: float, center: str, anchors: str) ->
 def _hold_out(data: TrainingTable, coverage: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the rows to train on and the rows for calibration, in their order in the table."""
     n = len(data.y)
-    n_held = int(np.ceil(HELD_OUT * n))
+    n_held = int(np.ceil(HELD_OUT_FRACTION * n))
     needed = rows_needed(coverage)
     if n_held < needed or n - n_held < MIN_ROWS:
-        fewest = max(int(np.ceil((needed - 1) / HELD_OUT)) + 1, int(np.ceil(MIN_ROWS / (1 - HELD_OUT))))
+        fewest = max(
+            int(np.ceil((needed - 1) / HELD_OUT_FRACTION)) + 1,
+            int(np.ceil(MIN_ROWS / (1 - HELD_OUT_FRACTION))),
+        )
         raise TableError(f"{n:,} rows are too few: a coverage of {coverage:g} requires at least {fewest:,}.")
     strata = None
     if data.task != REGRESSION:

@@ -30,7 +30,7 @@ from deltauq.tables.tree_validation import check_estimators, check_trees
 from deltauq.utils.filesystem import set_default_permissions
 from deltauq.utils.formatting import first_line
 
-FORMAT = "deltauq.table/3"
+FORMAT = "deltauq.table/4"
 METADATA_FILE, FITTED_FILE, SKOPS_SCHEMA = "metadata.json", "model.skops", "schema.json"
 FILES = {METADATA_FILE, FITTED_FILE}
 MAX_BYTES = {METADATA_FILE: 64 * 2**20, FITTED_FILE: 4 * 2**30}
@@ -41,9 +41,9 @@ MAX_ENTRIES = 200_000
 """Entries of an archive: several for each tree."""
 BLOCK = 2**20
 MAX_UNPACKED, MAX_RATIO = 256 * 2**20, 50
-"""An archive may unpack to so many bytes, or so many times its own size; arrays rarely shrink tenfold."""
-NUMBERS = ("coverage", "center", "unit", "delta")
-OTHERS = ("target", "task", "labels", "origin", "target_format", "report")
+"""An archive may unpack to at most this many bytes, or times its size; arrays rarely shrink tenfold."""
+NUMBER_FIELDS = ("coverage", "target_mean", "target_scale", "delta")
+PLAIN_FIELDS = ("target", "task", "labels", "origin", "target_format", "report")
 """Attributes of a model that are stored as they are."""
 PACKAGES = ("numpy", "scikit-learn", "skops")
 TRUSTED = (
@@ -70,7 +70,7 @@ def save(model: TableModel, folder: str | PathLike[str]) -> None:
     ----------
     model : TableModel
     folder : path
-        A new or empty folder, or one that holds a model, which is replaced.
+        A new or empty folder, or one that contains a model, which is replaced.
     """
     folder = Path(folder)
     check_free(folder)
@@ -112,7 +112,7 @@ def _replace(place: Path, files: dict[str, bytes]) -> None:
 
 
 def check_free(folder: Path) -> None:
-    """Raise an error for a folder that cannot be written, or that holds anything but a model."""
+    """Raise an error for a folder that cannot be written, or that contains anything but a model."""
     parent, reason = folder.resolve().parent, None
     if not parent.is_dir():
         reason = f"{parent} is not a folder"
@@ -121,7 +121,7 @@ def check_free(folder: Path) -> None:
     elif not os.access(parent, os.W_OK) or (folder.exists() and not os.access(folder, os.W_OK)):
         reason = "permission denied"
     elif folder.exists() and (others := sorted({entry.name for entry in folder.iterdir()} - FILES)):
-        reason = f"it holds something else ({others[0]})"
+        reason = f"the folder is not empty ({others[0]})"
     if reason:
         raise ModelFolderError(f"cannot write {folder}: {reason}.")
 
@@ -133,7 +133,7 @@ def load(folder: str | PathLike[str], trust: Iterable[str] = ()) -> TableModel:
     ----------
     folder : path
     trust : iterable of str
-        Full names of further types to build, such as "mypackage.MyModel" for a base model of your own.
+        Full names of additional types to build, such as "mypackage.MyModel" for a base estimator of your own.
         Building them runs code of their package, so name only types that you know.
 
     Returns
@@ -172,7 +172,7 @@ def read_metadata(folder: Path) -> dict[str, Any]:
     others = {entry.name for entry in folder.iterdir() if not entry.name.startswith(".")} - FILES
     if others:
         listed = ", ".join(sorted(others)[:5])
-        raise ModelFolderError(f"{folder} holds files that are no part of a model: {listed}.")
+        raise ModelFolderError(f"{folder} contains files that are no part of a model: {listed}.")
     content = _read(path)
     try:
         metadata = json.loads(content)
@@ -204,7 +204,7 @@ def metadata_digest(metadata: dict[str, Any]) -> str:
 def _metadata_json(model: TableModel, fitted: bytes) -> str:
     metadata: dict[str, Any] = {
         "format": FORMAT,
-        **{name: getattr(model, name) for name in (*NUMBERS, *OTHERS)},
+        **{name: getattr(model, name) for name in (*NUMBER_FIELDS, *PLAIN_FIELDS)},
         "schema": [asdict(column) for column in model.schema.columns],
         "risk": model.risk.limits,
         "versions": {
@@ -222,8 +222,8 @@ def _assemble(metadata: dict[str, Any], parts: dict[str, Any]) -> TableModel:
     """Return the model of checked metadata."""
     columns = ({**column, "categories": tuple(column["categories"])} for column in metadata["schema"])
     schema = Schema(tuple(Column(**column) for column in columns))
-    attributes: dict[str, Any] = {name: metadata[name] for name in OTHERS}
-    attributes |= {name: float(metadata[name]) for name in NUMBERS}
+    attributes: dict[str, Any] = {name: metadata[name] for name in PLAIN_FIELDS}
+    attributes |= {name: float(metadata[name]) for name in NUMBER_FIELDS}
     risk = RiskScale({name: (float(low), float(high)) for name, (low, high) in metadata["risk"].items()})
     return TableModel(schema=schema, fitted=Fitted(**parts), risk=risk, **attributes)
 
@@ -246,7 +246,7 @@ def _altered(path: Path) -> ModelFolderError:
 
 def _no_model(folder: Path, error: Exception) -> ModelFolderError:
     reason = (str(error) or type(error).__name__).rstrip(".")
-    return ModelFolderError(f"{folder} describes no model that can be built: {reason}.")
+    return ModelFolderError(f"{folder} does not contain a valid model: {reason}.")
 
 
 def _pack(model: TableModel) -> bytes:
@@ -303,21 +303,21 @@ def _build(folder: Path, packed: bytes, trust: Iterable[str]) -> dict[str, Any]:
     if untrusted:
         raise ModelFolderError(
             f"{path} has types that are not trusted: {', '.join(untrusted[:5])}; if you know the origin of "
-            "the folder, trust each by its name (--trust)."
+            "the folder, pass each name to --trust."
         )
     if not isinstance(parts, dict) or parts.keys() != Fitted.__dataclass_fields__.keys():
-        raise ModelFolderError(f"{path} does not hold the parts of a model.")
+        raise ModelFolderError(f"{path} does not contain the parts of a model.")
     return parts
 
 
 def _check_parts(parts: dict[str, Any], schema: Schema, task: str) -> None:
     """Raise an error for parts that do not fit the schema, the task or each other."""
-    model, columns = parts["model"], parts["columns"]
+    model, preprocessor = parts["model"], parts["preprocessor"]
     if type(model) is not {REGRESSION: AnchoredRegressor, CLASSIFICATION: AnchoredClassifier}[task]:
         raise ValueError(f"its {type(model).__name__} is no model for {task}")
-    if list(getattr(columns, "feature_names_in_", ())) != schema.names:
+    if list(getattr(preprocessor, "feature_names_in_", ())) != schema.names:
         raise ValueError("its schema and its preprocessing have different columns")
-    steps = [(step, list(names)) for name, step, names in columns.transformers_ if name != "remainder"]
+    steps = [(step, list(names)) for name, step, names in preprocessor.transformers_ if name != "remainder"]
     if [names for _, names in steps] != [schema.number_names, schema.category_names]:
         raise ValueError("its schema and its preprocessing have columns of different kinds")
     known = [column.categories for column in schema.columns if column.kind == CATEGORY]
@@ -334,11 +334,11 @@ def _check_parts(parts: dict[str, Any], schema: Schema, task: str) -> None:
     for name, ndim in (("scores", 1), ("reference", 2), ("reference_targets", 1)):
         values = parts[name]
         if not isinstance(values, np.ndarray) or values.dtype != np.float64 or values.ndim != ndim:
-            raise ValueError(f"its {name} are no numbers")
+            raise ValueError(f"its {name} are not numeric")
         if not np.all(np.isfinite(values)):
             raise ValueError(f"its {name} are not finite")
     if parts["fingerprints"].dtype != np.uint64 or parts["fingerprints"].ndim != 1:
-        raise ValueError("its fingerprints are no hashes")
+        raise ValueError("its fingerprints are not uint64 hashes")
     scores = parts["scores"]
     if not (len(scores) and scores[0] >= 0 and np.all(np.diff(scores) >= 0)):
         raise ValueError("its scores are not ascending from 0")

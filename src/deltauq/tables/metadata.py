@@ -57,7 +57,7 @@ CATEGORIES = (
     "a list of different texts",
     lambda value: isinstance(value, list) and _are_texts(value) and len(set(value)) == len(value),
 )
-STAMP = "an ISO timestamp with a time zone, or empty", lambda value: value == "" or _is_timestamp(value)
+TIMESTAMP = "an ISO timestamp with a time zone, or empty", lambda value: value == "" or _is_timestamp(value)
 TEXTS = "a mapping of text to text", lambda value: isinstance(value, dict) and _are_texts(value.values())
 MAPPING = "a mapping", lambda value: isinstance(value, dict)
 LIMITS = "two finite numbers, ascending and not negative", _are_limits
@@ -68,11 +68,11 @@ FIELDS: dict[str, Rule] = {
     "target": TEXT,
     "task": _one_of(REGRESSION, CLASSIFICATION),
     "coverage": _number("a number between 0 and 1", lambda value: 0 < value < 1),
-    "center": _number("a finite number"),
-    "unit": _number("a finite number above 0", lambda value: value > 0),
+    "target_mean": _number("a finite number"),
+    "target_scale": _number("a finite number above 0", lambda value: value > 0),
     "delta": _number("a finite number, not negative", lambda value: value >= 0),
     "labels": _one_of("string", "int64", "float64", "bool"),
-    "origin": STAMP,
+    "origin": TIMESTAMP,
     "schema": ("a list of columns", lambda value: isinstance(value, list) and len(value) > 0),
     "target_format": TEXT,
     "risk": MAPPING,
@@ -83,7 +83,7 @@ FIELDS: dict[str, Rule] = {
 COLUMN: dict[str, Rule] = {
     "name": TEXT,
     "kind": _one_of(*KINDS),
-    "origin": STAMP,
+    "origin": TIMESTAMP,
     "categories": CATEGORIES,
     "format": TEXT,
 }

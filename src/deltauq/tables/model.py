@@ -17,7 +17,7 @@ from deltauq.estimators import AnchoredClassifier, AnchoredRegressor
 from deltauq.tables.errors import TableError, model_errors, require_pandas
 from deltauq.tables.io import read_frame
 from deltauq.tables.preprocessing import encode
-from deltauq.tables.schema import REGRESSION, Schema, dates
+from deltauq.tables.schema import REGRESSION, Schema, from_days
 from deltauq.tables.text_parsing import check_formats
 from deltauq.utils.formatting import short_repr
 
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 STD_LEVEL = 0.9
 """`std` is the half-width of intervals of this coverage over that of a standard normal distribution."""
 RISK_LEVELS = ("low", "moderate", "high")
-RISK_SHARES = (0.20, 0.05)
+RISK_FRACTIONS = (0.20, 0.05)
 """Of rows like the training data, at most these shares have a moderate or high, and a high risk."""
-SECOND_SHARE = 5
-"""One in so many of these rows is for the second of two measures: the first one ranks errors better."""
+REVERSE_FRACTION = 0.2
+"""The part of these rows for the second of two measures: the first one ranks errors better."""
 ROWS_PER_CALL = 16_384
 
 
@@ -50,7 +50,7 @@ class RiskScale:
 
     @classmethod
     def from_held_out(cls, measures: Mapping[str, np.ndarray]) -> RiskScale:
-        """Return the limits that a new row exceeds with a probability of at most `RISK_SHARES`.
+        """Return the limits that a new row exceeds with a probability of at most `RISK_FRACTIONS`.
 
         This is conformal prediction: if n held-out rows and a new row are exchangeable, the new row exceeds
         the a-th largest held-out value with a probability of at most a / (n + 1). Two measures share the a
@@ -58,15 +58,19 @@ class RiskScale:
         """
         n = len(next(iter(measures.values())))
         limits: dict[str, list[float]] = {name: [] for name in measures}
-        for share in RISK_SHARES:
+        for share in RISK_FRACTIONS:
             allowed = int(share * (n + 1) + 1e-9)
-            second = max(allowed // SECOND_SHARE, min(allowed - 1, 1), 0) if len(measures) > 1 else 0
+            second = (
+                max(int(REVERSE_FRACTION * allowed + 1e-9), min(allowed - 1, 1), 0)
+                if len(measures) > 1
+                else 0
+            )
             for (name, values), a in zip(measures.items(), (allowed - second, second), strict=False):
                 limits[name].append(float(np.sort(values)[n - a]) if a > 0 else np.finfo(np.float64).max)
         return cls({name: (moderate, high) for name, (moderate, high) in limits.items()})
 
     def levels(self, measures: Mapping[str, np.ndarray]) -> np.ndarray:
-        """Return the `RISK_LEVELS` of n rows, by the measure that is further beyond its limits."""
+        """Return the `RISK_LEVELS` of n rows, by the measure with the higher level."""
         steps = [np.searchsorted(limits, measures[name]) for name, limits in self.limits.items()]
         return np.array(RISK_LEVELS, dtype=object)[np.max(steps, axis=0)]
 
@@ -75,10 +79,10 @@ class RiskScale:
 class Fitted:
     """The fitted parts of a table model, as they are stored in its folder."""
 
-    columns: Any
+    preprocessor: Any
     """The preprocessing, from a table that the schema has read to numbers."""
     model: AnchoredRegressor | AnchoredClassifier
-    """Fitted to these numbers; a regression predicts in units of `TableModel.unit`."""
+    """Fitted to these numbers; a regression predicts in units of `TableModel.target_scale`."""
     scores: np.ndarray
     """The conformal scores of the held-out rows, ascending."""
     reference: np.ndarray = field(default_factory=lambda: np.empty((0, 0)))
@@ -108,8 +112,8 @@ class TableModel:
         The fitted parts.
     risk : RiskScale
         The limits of the levels of risk.
-    center, unit : float
-        The model predicts ``(y - center) / unit``.
+    target_mean, target_scale : float
+        The model predicts ``(y - target_mean) / target_scale``.
     delta : float
         Added to σ of a regression, so that a σ near zero does not claim an error near zero.
     labels : {"string", "int64", "float64", "bool"}
@@ -128,8 +132,8 @@ class TableModel:
     coverage: float
     fitted: Fitted
     risk: RiskScale
-    center: float = 0.0
-    unit: float = 1.0
+    target_mean: float = 0.0
+    target_scale: float = 1.0
     delta: float = 0.0
     labels: str = "string"
     origin: str = ""
@@ -156,7 +160,7 @@ class TableModel:
         Parameters
         ----------
         table : path or data frame of n rows
-            With the columns of the training table; further columns are ignored.
+            With the columns of the training table; other columns are ignored.
         coverage : float, optional
             Nominal coverage. The default is the coverage that the model was fitted with.
         date_format, decimal : str, optional
@@ -195,7 +199,7 @@ class TableModel:
 
     def encode(self, X: pd.DataFrame) -> np.ndarray:
         """Return n rows, as the schema reads them, as the numbers that the model is fitted to."""
-        return encode(self.fitted.columns, X)
+        return encode(self.fitted.preprocessor, X)
 
     def predict_columns(self, X: pd.DataFrame, coverage: float | None = None) -> dict[str, Any]:
         """Return the columns of `predict`, dates in days, for a table that the schema has read."""
@@ -219,7 +223,7 @@ class TableModel:
     def decode_dates(self, columns: dict[str, Any]) -> dict[str, Any]:
         """Return the columns of `predict_columns` with dates instead of days, if the target is a date."""
         names = ("prediction", "lower", "upper") if self.origin else ()
-        return {**columns, **{name: dates(columns[name], self.origin) for name in names}}
+        return {**columns, **{name: from_days(columns[name], self.origin) for name in names}}
 
     def save(self, folder: str | PathLike[str]) -> None:
         """Write the model to a folder, from which `deltauq.load` reads it.
@@ -227,7 +231,7 @@ class TableModel:
         Parameters
         ----------
         folder : path
-            A new or empty folder, or one that holds a model, which is replaced.
+            A new or empty folder, or one that contains a model, which is replaced.
         """
         from deltauq.tables.folder import save
 
@@ -247,10 +251,10 @@ class TableModel:
         lower, upper = ConformalRegressor.from_scores(fitted.scores, self.delta).interval(mean, std, coverage)
         reverse = reverse_scores(fitted.model, X, fitted.reference, fitted.reference_targets)
         return {
-            "prediction": self.center + self.unit * mean,
-            "std": self.unit * error_std(fitted.scores, std + self.delta),
-            "lower": self.center + self.unit * lower,
-            "upper": self.center + self.unit * upper,
+            "prediction": self.target_mean + self.target_scale * mean,
+            "std": self.target_scale * error_std(fitted.scores, std + self.delta),
+            "lower": self.target_mean + self.target_scale * lower,
+            "upper": self.target_mean + self.target_scale * upper,
             "risk": self.risk.levels({"std": std, "reverse": reverse}),
         }
 
@@ -268,7 +272,7 @@ class TableModel:
         return columns
 
     def _label(self, name: str) -> Any:
-        """Return a class as it stood in the training table."""
+        """Return a class with its type in the training table."""
         if self.labels == "bool":
             return name == "True"
         return {"int64": int, "float64": float}.get(self.labels, str)(name)

@@ -49,7 +49,9 @@ def select_center(
 ) -> Selection:
     """Cross-validate the anchored and the plain model on at most `MAX_ROWS` training rows.
 
-    The center "auto" is the model with the smaller error. `done` is called after each of 2 · `FOLDS` fits.
+    The center "auto" is the model with the smaller mean error; unlike in `deltauq.assess`, the difference
+    need not be significant, and the uncertainty is not compared.
+    `done` is called after each of 2 · `FOLDS` fits.
     """
     is_regression = isinstance(anchored, AnchoredRegressor)
     rng = np.random.default_rng(anchored.random_state)
@@ -111,7 +113,7 @@ def _fit_center(anchored: Any, name: str, X: np.ndarray, y: np.ndarray) -> Any:
 
 @contextmanager
 def _fitting(base: BaseEstimator) -> Iterator[None]:
-    """Report a base model that rejects the rows as a `TableError`, and ignore warnings of no use here."""
+    """Report a base estimator that rejects the rows as a `TableError`, and ignore expected warnings."""
     with (
         warnings.catch_warnings(),
         model_errors(f"{type(base).__name__} cannot be fitted to this table", base),

@@ -83,7 +83,7 @@ def largest_differences(
 def _decode(model: TableModel, encoded: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return encoded rows as imputed numbers and categories; rare ones share a name, unseen ones are None."""
     schema, n_numbers = model.schema, len(model.schema.number_names)
-    steps = {tuple(names): step for _, step, names in model.fitted.columns.transformers_}
+    steps = {tuple(names): step for _, step, names in model.fitted.preprocessor.transformers_}
     numbers, categories = encoded[:, :n_numbers], np.empty((len(encoded), 0), dtype=object)
     if n_numbers:
         scaler = steps[tuple(schema.number_names)].named_steps.get("standardscaler")

@@ -15,7 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from deltauq.tables.base_models import UNIT_FREE, BaseModel, build_base_model
+from deltauq.tables.base_models import SCALE_INVARIANT, BaseModel, build_base_model
 from deltauq.tables.errors import TableError, did_you_mean, require_pandas
 from deltauq.tables.io import read_frame
 from deltauq.tables.schema import (
@@ -26,16 +26,16 @@ from deltauq.tables.schema import (
     REGRESSION,
     TASKS,
     Schema,
-    days,
-    first_stamp,
+    first_timestamp,
     infer_kind,
     infer_schema,
     plain_floats,
+    to_days,
     unusable_values,
 )
 from deltauq.tables.text_parsing import (
     DECIMALS,
-    FEW_VALUES,
+    MAX_CLASS_VALUES,
     MISSING,
     check_formats,
     check_points,
@@ -51,7 +51,7 @@ from deltauq.tables.text_parsing import (
 if TYPE_CHECKING:
     import pandas as pd
 
-MAX_CATEGORIES = 20
+MAX_ENCODED_CATEGORIES = 20
 LARGEST_CLASS = 2**63 - 1
 """Larger integers as classes are written as text."""
 LARGEST_TARGET = 1e300
@@ -177,7 +177,7 @@ def _reconcile_formats(
     marks = [mark for mark in (",", ".") if mark in formats.values()]
     if not marks:
         return formats
-    # Later tables may have marks between the thousands of columns that have whole numbers here.
+    # Integer columns get this format too, since later tables may use thousands separators in them.
     whole = [name for name in formats if not formats[name] and fits_decimal(frame[name], marks[0])]
     return {**formats, **dict.fromkeys(whole, marks[0])}
 
@@ -187,24 +187,24 @@ def _read_target(
 ) -> tuple[np.ndarray, str, str, str, str]:
     """Return the targets, the task, the type of classes in the table, the first date and the format."""
     if unusable := unusable_values(column):
-        raise TableError(f"{column.name} holds {unusable}: there is nothing to predict in them.")
+        raise TableError(f"{column.name} contains {unusable}: there is nothing to predict in them.")
     column = plain_text(column)
     kind, form = infer_kind(column, date_format, decimal)
     if kind == NUMBER and is_text(column):
         column = parse_numbers(column, form)
     is_flag = require_pandas().api.types.infer_dtype(column, skipna=True) == "boolean"
-    origin = first_stamp(column, form) if kind == DATE else ""
+    origin = first_timestamp(column, form) if kind == DATE else ""
     if kind not in (NUMBER, CATEGORY) and task != CLASSIFICATION:
         since = f" since {origin}" if origin else ""
         notes.append(f"{column.name} was taken as a number of days{since}.")
-        column, kind, task = days(column, date_format=form), NUMBER, REGRESSION
+        column, kind, task = to_days(column, date_format=form), NUMBER, REGRESSION
     n_values = int(column.nunique())
     if n_values == 1:
         raise TableError(f"{column.name} is {column.iloc[0]} in every row: there is nothing to predict.")
     floats = plain_floats(column) if kind == NUMBER and not is_flag else None
     is_whole = floats is not None and bool(np.all(np.trunc(floats) == floats))
     if task == "auto":
-        is_class = floats is None or (is_whole and n_values <= FEW_VALUES)
+        is_class = floats is None or (is_whole and n_values <= MAX_CLASS_VALUES)
         task = CLASSIFICATION if is_class else REGRESSION
         notes.append(f"{column.name} has {n_values:,} different values: {task} (--task).")
     if task == CLASSIFICATION:
@@ -235,8 +235,8 @@ def _label_type(column: pd.Series) -> str:
 
 
 def build_pipeline(name: BaseModel, table: TrainingTable) -> Any:
-    """Return an unfitted pipeline of the preprocessing and a base model."""
-    preprocessor = build_preprocessor(table.schema, scaled=name not in UNIT_FREE)
+    """Return an unfitted pipeline of the preprocessing and a base estimator."""
+    preprocessor = build_preprocessor(table.schema, scaled=name not in SCALE_INVARIANT)
     return make_pipeline(preprocessor, build_base_model(name, table.task))
 
 
@@ -248,7 +248,7 @@ def build_preprocessor(schema: Schema, scaled: bool) -> Any:
     imputer = SimpleImputer(strategy="median", keep_empty_features=True)
     numbers = make_pipeline(imputer, StandardScaler() if scaled else UnitScaler())
     categories = OneHotEncoder(
-        max_categories=MAX_CATEGORIES, handle_unknown="infrequent_if_exist", sparse_output=False
+        max_categories=MAX_ENCODED_CATEGORIES, handle_unknown="infrequent_if_exist", sparse_output=False
     )
     return make_column_transformer((numbers, schema.number_names), (categories, schema.category_names))
 
@@ -305,7 +305,7 @@ def table_sha256(fingerprints: np.ndarray) -> str:
     return hashlib.sha256(np.ascontiguousarray(fingerprints).tobytes()).hexdigest()
 
 
-def twin_share(fingerprints: np.ndarray) -> float:
+def duplicate_fraction(fingerprints: np.ndarray) -> float:
     """Return the share of rows that equal another row of the same table."""
     counts = np.unique(fingerprints, return_counts=True)[1]
     return float(counts[counts > 1].sum() / len(fingerprints))

@@ -116,7 +116,7 @@ def unseen_note(name: str, count: int, first: str) -> str:
 def infer_schema(
     frame: pd.DataFrame, notes: list[str], date_format: str | None = None, decimal: str | None = None
 ) -> Schema:
-    """Return the schema of a training table, and append notes about columns that are of no use."""
+    """Return the schema of a training table, and append notes about columns that are dropped."""
     columns: list[Column] = []
     dropped: list[str] = []
     for name in frame.columns:
@@ -152,7 +152,7 @@ def kind_of(column: pd.Series) -> str:
     inferred = types.infer_dtype(column, skipna=True)
     if types.is_datetime64_any_dtype(column):
         return DATE
-    if inferred in ("date", "datetime") and bool((_stamps(column).notna() == column.notna()).all()):
+    if inferred in ("date", "datetime") and bool((_timestamps(column).notna() == column.notna()).all()):
         return DATE
     if types.is_timedelta64_dtype(column):
         return DURATION
@@ -175,21 +175,21 @@ def infer_kind(column: pd.Series, date_format: str | None, decimal: str | None) 
     return CATEGORY, ""
 
 
-def days(column: pd.Series, origin: str = "", date_format: str = "") -> pd.Series:
+def to_days(column: pd.Series, origin: str = "", date_format: str = "") -> pd.Series:
     """Return dates as days since an origin, by default the first date, and durations as days."""
     pandas = require_pandas()
     if not pandas.api.types.is_timedelta64_dtype(column):
-        stamps = _stamps(column, date_format)
+        stamps = _timestamps(column, date_format)
         column = stamps - (pandas.Timestamp(origin) if origin else stamps.min())
     return column / pandas.Timedelta(days=1).as_unit("s")  # in nanoseconds, long durations would overflow
 
 
-def first_stamp(column: pd.Series, date_format: str = "") -> str:
+def first_timestamp(column: pd.Series, date_format: str = "") -> str:
     """Return the first date of a column as an ISO timestamp."""
-    return str(_stamps(column, date_format).min().isoformat())
+    return str(_timestamps(column, date_format).min().isoformat())
 
 
-def dates(numbers: np.ndarray, origin: str) -> np.ndarray:
+def from_days(numbers: np.ndarray, origin: str) -> np.ndarray:
     """Return days since an origin, of shape (n,), as timestamps in UTC, clipped to the years 1 to 9999."""
     start = np.datetime64(require_pandas().Timestamp(origin).tz_convert(None), "ms")
     day = np.timedelta64(1, "D")
@@ -244,7 +244,7 @@ def _infer_column(column: pd.Series, date_format: str | None, decimal: str | Non
     if kind == CATEGORY and column.nunique() > MAX_DISTINCT * len(column):
         return "categories that hardly repeat"
     if kind == DATE:
-        return Column(name, kind, origin=first_stamp(column, form), format=form)
+        return Column(name, kind, origin=first_timestamp(column, form), format=form)
     if kind == CATEGORY:
         return Column(name, kind, categories=tuple(sorted(_read_categories(column).unique())))
     return Column(name, kind, format=form)
@@ -252,7 +252,7 @@ def _infer_column(column: pd.Series, date_format: str | None, decimal: str | Non
 
 def _read(column: Column, values: pd.Series, first_row: int) -> pd.Series:
     if unusable := unusable_values(values):
-        raise TableError(f'the column "{column.name}" holds {unusable}, which the model does not support.')
+        raise TableError(f'the column "{column.name}" contains {unusable}, which the model does not support.')
     values = plain_text(values)
     if column.kind == CATEGORY:
         return _read_categories(values)
@@ -269,8 +269,8 @@ def _read(column: Column, values: pd.Series, first_row: int) -> pd.Series:
         if wrong.any():
             row = int(np.argmax(wrong.to_numpy(dtype=bool)))
             raise TableError(
-                f'the column "{values.name}" holds "{values.iloc[row]}" in row {first_row + row + 1:,}, {why}'
-                f"{format_hint(column, str(values.iloc[row]))}."
+                f'the column "{values.name}" contains "{values.iloc[row]}" in row {first_row + row + 1:,}, '
+                f"{why}{format_hint(column, str(values.iloc[row]))}."
             )
     return read
 
@@ -288,21 +288,21 @@ def _read_floats(values: pd.Series, decimal: str) -> pd.Series:
 def _read_dates(values: pd.Series, date_format: str, origin: str) -> pd.Series:
     if not values.notna().any() or not (is_text(values) or kind_of(values) == DATE):
         return _all_missing(values)
-    return days(values, origin, date_format)
+    return to_days(values, origin, date_format)
 
 
 def _read_durations(values: pd.Series) -> pd.Series:
     pandas = require_pandas()
     if is_text(values):
         values = pandas.to_timedelta(values, errors="coerce")
-    return days(values) if pandas.api.types.is_timedelta64_dtype(values) else _all_missing(values)
+    return to_days(values) if pandas.api.types.is_timedelta64_dtype(values) else _all_missing(values)
 
 
 def _all_missing(values: pd.Series) -> pd.Series:
     return require_pandas().Series(np.nan, index=values.index)
 
 
-def _stamps(column: pd.Series, date_format: str = "") -> pd.Series:
+def _timestamps(column: pd.Series, date_format: str = "") -> pd.Series:
     """Return a column of dates, or of text with dates, as timestamps in UTC."""
     if is_text(column):
         stamps = parse_dates(column, date_format)
@@ -310,5 +310,5 @@ def _stamps(column: pd.Series, date_format: str = "") -> pd.Series:
         stamps = require_pandas().to_datetime(column, utc=True, errors="coerce")
     if not bool(stamps.dt.year.dropna().between(1, 9999).all()):
         # Such as those of a damaged file, which cannot be written.
-        raise TableError(f'the column "{stamps.name}" holds dates outside the years 1 to 9999.')
+        raise TableError(f'the column "{stamps.name}" contains dates outside the years 1 to 9999.')
     return stamps

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 N_GROUPS = 10
 MIN_ROWS = 10
 """A slice must have at least this many rows, and leave at least this many."""
-FEW_VALUES = 5
+MAX_VALUES_PER_SLICE = 5
 """A column of numbers with at most this many values is cut at each of them, any other at its quartiles."""
-MAX_CATEGORIES = 50
+MAX_SLICED_CATEGORIES = 50
 """Of a column with more categories, the most frequent make slices."""
 SIGNIFICANCE = 0.05
 """The probability of a false alarm among all deciles, or among all slices."""
@@ -37,7 +37,7 @@ class RowScores:
     Attributes
     ----------
     loss : array of shape (n,)
-        The absolute error; of classes 1 for a mistake and 0 otherwise.
+        The absolute error; of classes 1 for a misclassification and 0 otherwise.
     spread : array of shape (n,)
         The predicted standard deviation of the error; of classes the root of the summed variances over
         anchors.
@@ -79,7 +79,7 @@ class Group:
     median_loss: float
 
     @classmethod
-    def of(cls, scores: RowScores, rows: np.ndarray) -> Group:
+    def from_rows(cls, scores: RowScores, rows: np.ndarray) -> Group:
         """Return the group of rows with these indices."""
         return cls(
             len(rows),
@@ -114,7 +114,7 @@ class WorseSlice:
 def make_deciles(scores: RowScores) -> list[Group]:
     """Return groups of equal size by spread, the least uncertain first; fewer than ten for few rows."""
     order = np.argsort(scores.spread, kind="stable")
-    return [Group.of(scores, rows) for rows in np.array_split(order, min(N_GROUPS, len(order)))]
+    return [Group.from_rows(scores, rows) for rows in np.array_split(order, min(N_GROUPS, len(order)))]
 
 
 def find_failing_decile(groups: list[Group], coverage: float) -> int | None:
@@ -176,7 +176,7 @@ def _median_test(loss: np.ndarray) -> Callable[[str, np.ndarray], tuple[float, W
 
 def _by_category(column: Column, values: pd.Series) -> Iterator[Slice]:
     categories, seen = values.to_numpy(), values.isin([*column.categories, ""]).to_numpy()
-    for category in values[seen].value_counts().index[:MAX_CATEGORIES]:
+    for category in values[seen].value_counts().index[:MAX_SLICED_CATEGORIES]:
         name = f"{column.name} = {category}" if category else f"{column.name} is missing"
         yield (name, categories == category)
     yield (f"{column.name} is an unseen category", ~seen)
@@ -187,7 +187,7 @@ def _by_number(column: Column, X: pd.DataFrame) -> Iterator[Slice]:
     missing = np.isnan(numbers)
     yield (f"{column.name} is missing", missing)
     values = np.unique(numbers[~missing])
-    if len(values) <= FEW_VALUES:
+    if len(values) <= MAX_VALUES_PER_SLICE:
         for value in values:
             yield (f"{column.name} = {format_value(column, value)}", numbers == value)
         return

@@ -47,11 +47,11 @@ UNKNOWN_NUMBER = (
     rf"|({UNIT}\s*)?[+-]?\d{{1,3}}(\s\d{{3}})*[.,]\d+(\s*{UNIT})?"
 )
 """Dates and numbers in formats that are not recognised; case is ignored."""
-FEW_VALUES = 10
-"""Whole numbers, or numbers with a unit, with at most so many different values are classes or categories."""
+MAX_CLASS_VALUES = 10
+"""Whole numbers, or numbers with a unit, with at most this many values are classes or categories."""
 FLAGS = {"true": True, "false": False}
-MOSTLY = 0.9
-"""If this share of a text column is numbers or dates, the rest must be a mistake."""
+MIN_PARSED_FRACTION = 0.9
+"""If this share of a text column is numbers or dates, the rest must be errors."""
 
 
 def is_text(column: pd.Series) -> bool:
@@ -86,7 +86,9 @@ def check_formats(date_format: str | None = None, decimal: str | None = None) ->
         try:
             require_pandas().to_datetime(["x"], format=date_format, errors="coerce")
         except ValueError as error:
-            raise TableError(f'"{date_format}" is no date format, such as %d.%m.%Y: {error}.') from error
+            raise TableError(
+                f'"{date_format}" is not a valid date format such as %d.%m.%Y: {error}.'
+            ) from error
 
 
 def infer_decimal(column: pd.Series, decimal: str | None = None) -> str | None:
@@ -102,7 +104,7 @@ def infer_decimal(column: pd.Series, decimal: str | None = None) -> str | None:
     if not any(fits.values()):
         best = max(numbers.values(), key=lambda values: values.notna().sum())
         # Few values, such as 1, 2, 3, 4 and 5+, are categories.
-        if best.notna().mean() >= MOSTLY and column.nunique() > FEW_VALUES:
+        if best.notna().mean() >= MIN_PARSED_FRACTION and column.nunique() > MAX_CLASS_VALUES:
             raise _mostly(column, best, "numbers")
         return None
     if decimal and fits[decimal]:
@@ -181,7 +183,7 @@ def infer_date_format(column: pd.Series, date_format: str | None = None) -> str 
     if not fitting:
         best = max(dates, key=lambda form: dates[form].notna().sum())
         is_date = require_pandas().DataFrame(dates).notna().any(axis=1)
-        if is_date.mean() >= MOSTLY:
+        if is_date.mean() >= MIN_PARSED_FRACTION:
             raise _mostly(column, dates[best], f"dates in the format {best or 'ISO 8601'}")
         return None
     if fitting[0] not in first and len(fitting) > 1:
@@ -214,7 +216,7 @@ def check_unrecognised(column: pd.Series) -> None:
         ("numbers", UNKNOWN_NUMBER, "write them as plain numbers, such as 1250.5"),
     ):
         alike = values.str.fullmatch(f"(?i:{pattern})").astype(bool)
-        if alike.mean() >= MOSTLY and (what == "dates" or len(values) > FEW_VALUES):
+        if alike.mean() >= MIN_PARSED_FRACTION and (what == "dates" or len(values) > MAX_CLASS_VALUES):
             raise TableError(
                 f'the column "{column.name}" has values such as "{values[alike].iloc[0]}", which look like '
                 f"{what} in an unknown format: {advice}."
@@ -238,8 +240,8 @@ def _contains(column: pd.Series, mark: str) -> pd.Series:
 
 def _ambiguous(column: pd.Series) -> TableError:
     return TableError(
-        f'the column "{column.name}" has numbers such as {column.iloc[0].strip()}, where the mark may be '
-        "that of thousands or of decimals: name the decimal mark by --decimal (decimal= in Python)."
+        f'the column "{column.name}" has numbers such as {column.iloc[0].strip()}, in which the '
+        "comma or point may separate thousands or decimals: name the decimal mark by --decimal (decimal= in Python)."
     )
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 @contextmanager
 def atomic_write(target: Path) -> Iterator[Path]:
-    """Yield a temporary path beside the target, and move it to the target if the block succeeds.
+    """Yield a temporary path in the folder of the target, and move it to the target if the block succeeds.
 
     Parameters
     ----------
