@@ -241,7 +241,8 @@ def _contains(column: pd.Series, mark: str) -> pd.Series:
 def _ambiguous(column: pd.Series) -> TableError:
     return TableError(
         f'the column "{column.name}" has numbers such as {column.iloc[0].strip()}, in which the '
-        "comma or point may separate thousands or decimals: name the decimal mark by --decimal (decimal= in Python)."
+        "comma or point may separate thousands or decimals: "
+        "name the decimal mark by --decimal (decimal= in Python)."
     )
 
 
