@@ -14,11 +14,11 @@ NAMES = (
     "table2",
     "table2-study",
     "forest-study",
-    "bases",
+    "base-estimators",
     "ablation-anchors",
     "ablation-anchors-images",
     "ablation-prior",
-    "beyond",
+    "anchoring-variants",
     "gap",
     "uci",
     "uci-study",
@@ -31,16 +31,13 @@ NAMES = (
     "gpu-bench",
     "corruptions",
 )
-MODULES = {"bases": "base_estimators", "beyond": "anchoring_variants"}
-"""Modules whose name differs from that of the experiment in its result lines."""
 
 
 def get_experiment(name: str) -> Experiment:
     """Return the experiment of that name."""
     if name not in NAMES:
         raise ValueError(f"experiment must be one of {list(NAMES)}, got {name!r}.")
-    module = MODULES.get(name, name.replace("-", "_"))
-    experiment: Experiment = import_module(f"experiments.{module}").EXPERIMENT
+    experiment: Experiment = import_module(f"experiments.{name.replace('-', '_')}").EXPERIMENT
     return experiment
 
 

@@ -94,7 +94,7 @@ def _key_and_value(text: str) -> tuple[str, str]:
 def _run(options: argparse.Namespace) -> None:
     """Run the cells that have no valid line yet, then print the experiment's tables."""
     experiment = get_experiment(options.name)
-    store = ResultStore(options.results / f"{experiment.name}.jsonl")
+    store = ResultStore(options.results / f"{experiment.stored_name}.jsonl")
     only = dict(options.only)
     selected = select_cells(experiment.cells(options.profile), only)
     options.results.mkdir(parents=True, exist_ok=True)

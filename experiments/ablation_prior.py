@@ -84,6 +84,6 @@ EXPERIMENT = Experiment(
         "corruption, N(0, I) is better than DUQ, and SVHN is as good as CIFAR-10. Corrupted anchors and "
         "SVHN behave in the same way here, but N(0, I) is the worst. The AUROC of σ alone rises from 0.90 "
         "to between 0.92 and 0.95 on average if the anchors have impulse noise of any strength. SVHN itself "
-        "shows this; `beyond` tests it on other images."
+        "shows this; `anchoring-variants` tests it on other images."
     ),
 )

@@ -1,4 +1,4 @@
-"""`beyond`: variants of anchoring for image classifiers, compared without SVHN.
+"""Variants of anchoring for image classifiers, compared without SVHN.
 
 Networks are trained without 5,000 training images. These are used for evaluation, clean and corrupted: one
 half to fit scores and scalers, the other half to measure. Severe corruptions replace OOD images.
@@ -274,11 +274,12 @@ NAMES = {
 """Names of columns."""
 
 EXPERIMENT = Experiment(
-    "beyond",
+    "anchoring-variants",
     1,
     "Variants of anchoring for image classifiers",
     cells,
     run,
+    stored_as="beyond",
     tables=(
         TableSpec(
             "Quality and cost on held-out images",

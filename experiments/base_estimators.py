@@ -1,4 +1,4 @@
-"""`bases`: six base estimators, plain and anchored, on 2000 training rows of the tables of `table2`."""
+"""Six base estimators, plain and anchored, on 2000 training rows of the tables of `table2`."""
 
 from __future__ import annotations
 
@@ -90,11 +90,12 @@ def _view(title: str, metric: str, best: Any, note: str = "") -> TableSpec:
 
 
 EXPERIMENT = Experiment(
-    "bases",
+    "base-estimators",
     1,
     "Six base estimators, 2000 rows",
     cells,
     run,
+    stored_as="bases",
     tables=(
         _view("MAE anchored over MAE plain", "mae_ratio", "min", "Above 1 anchoring costs accuracy."),
         _view("Spearman(σ, |error|), anchored", "spearman_anchored", "max"),

@@ -54,7 +54,7 @@ def load_all(names: Sequence[str], folder: Path, profile: str | None) -> list[Re
 
 def _load(name: str, folder: Path, profile: str | None) -> Results:
     experiment = get_experiment(name)
-    store = ResultStore(folder / f"{name}.jsonl")
+    store = ResultStore(folder / f"{experiment.stored_name}.jsonl")
     try:
         results = load_results(experiment, store, profile or "paper")
         return results if profile or results.lines else load_results(experiment, store, "quick")

@@ -61,6 +61,8 @@ class Experiment:
         ``derived(line)`` computes additional metrics from a line's details.
     notes : str
         A few lines on the setting and the outcome. `docs/results/<name>.md` holds the discussion, if any.
+    stored_as : str
+        The name in result lines and of their file, if it differs.
     cannot_rerun : callable
         ``cannot_rerun(cell)`` is true for cells that cannot be computed again because an option was
         removed. Their lines are still rendered.
@@ -75,11 +77,17 @@ class Experiment:
     figures: Callable[[Sequence[ResultLine]], list[Figure]] | None = None
     derived: Callable[[ResultLine], dict[str, float]] | None = None
     notes: str = ""
+    stored_as: str = ""
     cannot_rerun: Callable[[Cell], bool] = lambda cell: False
+
+    @property
+    def stored_name(self) -> str:
+        """The name in result lines and of their file."""
+        return self.stored_as or self.name
 
     def key(self, cell: Cell, profile: str) -> str:
         """Return the identity of a cell under this version."""
-        return cell_key(self.name, self.version, profile, cell)
+        return cell_key(self.stored_name, self.version, profile, cell)
 
     def pending(self, store: ResultStore, profile: str) -> list[Cell]:
         """Return the cells that have no valid line yet."""
@@ -126,7 +134,7 @@ def run_experiment(
     cells = [cell for cell in experiment.pending(store, profile) if cell in selected]
     for cell, outcome, seconds, hardware in _compute(experiment, cells, profile, n_jobs, run_tasks):
         line = ResultLine(
-            experiment=experiment.name,
+            experiment=experiment.stored_name,
             version=experiment.version,
             profile=profile,
             cell=cell,

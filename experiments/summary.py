@@ -170,7 +170,7 @@ def load_results(experiment: Experiment, store: ResultStore, profile: str) -> Re
 
 def _kind(line: ResultLine, experiment: Experiment, known: set[str]) -> str:
     """Return whether a line is valid under some profile, outdated or unknown."""
-    if line.experiment == experiment.name and line.version != experiment.version:
+    if line.experiment == experiment.stored_name and line.version != experiment.version:
         return "outdated"
     return "valid" if line.key in known else "unknown"
 

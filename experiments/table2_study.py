@@ -1,7 +1,8 @@
 """`table2-study`: pairing of rows and anchors in training, and number of anchors, on training rows.
 
-Only folds of the training rows of each trial of `table2` (`bases` for the large size) are used. The training
-rows of one trial are test rows of others, so small differences must not decide. It confirmed the default.
+Only folds of the training rows of each trial of `table2` (`base-estimators` for the large size) are used.
+The training rows of one trial are test rows of others, so small differences must not decide. It confirmed the
+default.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ PLAIN = NetworkKind("")
 ANCHORED = NetworkKind("", anchored=True)
 MASKED = NetworkKind("", anchored=True, mask=MASK)
 MASKED_ROWS = replace(MASKED, mask_rows=True)
-"""The best setting in `beyond`, on held-out images."""
+"""The best setting in `anchoring-variants`, on held-out images."""
 
 
 @dataclass(frozen=True)

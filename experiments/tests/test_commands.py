@@ -285,11 +285,11 @@ COMPLETED = {
     "table2": 360,
     "table2-study": 936,
     "forest-study": 2420,
-    "bases": 144,
+    "base-estimators": 144,
     "ablation-anchors": 320,
     "ablation-anchors-images": 18,
     "ablation-prior": 30,
-    "beyond": 25,
+    "anchoring-variants": 25,
     "gap": 150,
     "uci": 1092,
     "uci-study": 1440,
@@ -308,5 +308,5 @@ COMPLETED = {
 @pytest.mark.parametrize("name", COMPLETED)
 def test_committed_lines_are_recognised(name):
     experiment = get_experiment(name)
-    store = ResultStore(RESULTS / f"{name}.jsonl")
+    store = ResultStore(RESULTS / f"{experiment.stored_name}.jsonl")
     assert len(experiment.lines(store, "paper")) >= COMPLETED[name]
