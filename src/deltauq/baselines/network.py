@@ -164,7 +164,7 @@ class TensorBaseline(ABC):
         x : tensor of shape (n, ...)
             Network inputs: floats, normalised if `fit` was given `normalize`.
         link : {"sigmoid", "softmax"}, optional
-            Also return the moments behind this link.
+            Also return mean and variance of ``link(output)``.
         batch_size : int, optional
             Rows in one pass.
 

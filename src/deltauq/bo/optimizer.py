@@ -31,7 +31,7 @@ MakeSurrogate = Callable[[Tensor, Tensor], Model]
 
 N_CENTERS = 4
 """Best points around which candidates are drawn."""
-MAX_DEPTH = 1e3
+MAX_RELATIVE_DISTANCE = 1e3
 """Values farther below the median, in units of the best value above it, are clipped for the surrogate."""
 MAX_DRAWS = 100
 """Attempts to draw a new uniform point: the bounds may contain fewer floating-point numbers than that."""
@@ -245,10 +245,10 @@ def training_data(history: History) -> tuple[np.ndarray, np.ndarray]:
     X = np.array([np.frombuffer(x) for x in values])
     lowest = np.nanmin(scaled)
     Y = np.array([np.mean(y) if y else lowest for y in values.values()])
-    # Beside a value of -1e20, which stands for "never again", all others would be equal.
+    # A penalty value of -1e20 would make all other values equal.
     median = np.median(Y)
-    if (height := Y.max() - median) > 0:
-        Y = np.maximum((Y - median) / height, -MAX_DEPTH)
+    if (best_above_median := Y.max() - median) > 0:
+        Y = np.maximum((Y - median) / best_above_median, -MAX_RELATIVE_DISTANCE)
     return X, (Y - Y.mean()) / (Y.std() or 1.0)
 
 

@@ -162,7 +162,7 @@ def as_float(x: Array) -> Array:
 
 
 def _as_common_float(xp: Any, *arrays: Array) -> list[Array]:
-    """Cast arrays to one floating dtype that holds them all."""
+    """Cast arrays to one floating dtype that represents them all."""
     floats = [as_float(a) for a in arrays]
     dtype = xp.result_type(*floats)
     return [xp.astype(a, dtype, copy=False) for a in floats]

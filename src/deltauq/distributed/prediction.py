@@ -16,7 +16,7 @@ from typing import Any
 from deltauq._version import __version__
 from deltauq.distributed.filesystem import OutputFolder, open_binary
 from deltauq.distributed.runners import ClusterError, RunTasks, run_on_ray
-from deltauq.distributed.table_parts import Part, errors_name, list_parts, open_part
+from deltauq.distributed.table_parts import Part, add_file_name_to_errors, list_parts, open_part
 from deltauq.tables.errors import ModelFolderError, TableError, VersionWarning
 from deltauq.tables.folder import FILES, load, read_metadata
 from deltauq.tables.io import as_table_error, open_parquet
@@ -79,7 +79,7 @@ def predict_parts(
     coverage = loaded.coverage if coverage is None else coverage
     loaded.check_coverage(coverage)
     parts = list_parts(fspath(source), keep, encoding)
-    with errors_name(parts[0].source), open_part(parts[0], encoding) as stream:
+    with add_file_name_to_errors(parts[0].source), open_part(parts[0], encoding) as stream:
         check_columns(loaded, stream, keep, strict)
     folder = OutputFolder(fspath(out))
     folder.create()
@@ -164,7 +164,7 @@ class PartPredictor:
         def footer(tally: Tally) -> dict[str, str]:
             return {FOOTER: json.dumps({"job": self.job, "part": asdict(part), "tally": tally.to_dict()})}
 
-        with errors_name(part.source), open_part(part, self.formats["encoding"]) as stream:
+        with add_file_name_to_errors(part.source), open_part(part, self.formats["encoding"]) as stream:
             return predict_stream(
                 self.model,
                 stream,

@@ -89,7 +89,7 @@ def open_part(part: Part, encoding: str = "utf-8") -> Iterator[TableStream]:
 
 
 @contextmanager
-def errors_name(source: str) -> Iterator[None]:
+def add_file_name_to_errors(source: str) -> Iterator[None]:
     """Add the name of the file to the message of a `TableError`."""
     try:
         yield
@@ -133,7 +133,11 @@ def _inspect(
     """Return the row groups of a file that have rows, and the types of the columns to keep."""
     if Path(file).suffix.lower() not in PARQUET:
         if info["size"] <= HEADER_BYTES:
-            with errors_name(file), local_copy(file) as path, open_table(path, encoding=encoding) as stream:
+            with (
+                add_file_name_to_errors(file),
+                local_copy(file) as path,
+                open_table(path, encoding=encoding) as stream,
+            ):
                 if not any(batch.num_rows for batch in stream.batches):
                     return [], {}
         return [(None, None)], {}

@@ -219,7 +219,7 @@ class Anchored(AnchorStore):
         *args, **kwargs
             Additional inputs of the network, passed through; see the notes of the class.
         link : {"sigmoid", "softmax"}, optional
-            Also return the moments behind this link.
+            Also return mean and variance of ``link(output)``.
         keep_samples : bool, default=False
             Also return the output under every anchor, of shape (K, n, ...).
         memory_budget : int, optional

@@ -26,7 +26,7 @@ def derangement(n: int, per_tuple: int, device: torch.device, copies: int = 1) -
 
 
 def reversal(n: int, per_tuple: int, device: torch.device, copies: int = 1) -> tuple[Tensor, ...]:
-    """Pair the batch with itself in reverse order, as in the paper; further anchors are the rows next to it.
+    """Pair the batch with itself in reverse order, as in the paper; other anchors are the rows next to it.
 
     Every copy of a batch is paired within itself and continues where the one before it stopped, so that
     copies of a row get different anchors. One or two rows of each copy may be their own anchors.

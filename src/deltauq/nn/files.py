@@ -33,7 +33,7 @@ def save(net: Anchored, path: str | PathLike[str]) -> None:
     for name, value in state.items():
         if not isinstance(value, Tensor):
             raise TypeError(
-                f"the network's state {name!r} is a {type(value).__name__}, and files hold tensors only: "
+                f"the network's state {name!r} is a {type(value).__name__}, and files contain tensors only: "
                 "return a tensor from get_extra_state."
             )
     if not path.parent.is_dir():

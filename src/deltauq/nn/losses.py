@@ -121,8 +121,8 @@ def _repeated_anchors(anchors: Tensor, n: int, n_copies: int) -> Tensor:
             f"got {anchors.dtype} of shape {tuple(anchors.shape)}."
         )
     rows = torch.arange(n, device=anchors.device)
-    further = [(rows + k * (anchors - rows)) % n for k in range(2, n_copies + 1)]
-    return torch.cat([anchors, *further], dim=1)
+    others = [(rows + k * (anchors - rows)) % n for k in range(2, n_copies + 1)]
+    return torch.cat([anchors, *others], dim=1)
 
 
 def _unwrapped(net: nn.Module) -> Anchored:

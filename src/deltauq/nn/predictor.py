@@ -23,7 +23,7 @@ class AnchorPredictor(nn.Module):
     net : Anchored
         A network of one input with at least two anchors. It is set to evaluation mode.
     link : {"sigmoid", "softmax"}, optional
-        Return the moments behind this link instead.
+        Return mean and variance of ``link(output)`` instead.
     """
 
     value: Tensor
