@@ -1,6 +1,7 @@
 """Packages use only public modules and names of each other."""
 
 import ast
+import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -59,3 +60,10 @@ def test_experiments_use_the_public_api():
             (path.name, name) for name in used if name.startswith("deltauq") and name not in public
         ]
     assert not violations
+
+
+def test_files_named_in_contributing_exist():
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`(\w+(?:/\w+)*\.py)`", text)) - {"_name.py"}
+    files = [f"/{path.relative_to(ROOT)}" for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")]
+    assert not [name for name in named if not any(file.endswith(f"/{name}") for file in files)]
