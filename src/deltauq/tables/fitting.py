@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,14 @@ from deltauq.tables.model import (
     error_probability,
     reverse_scores,
 )
-from deltauq.tables.model_selection import CENTERS, FOLDS, fit_anchored, select_center, typical_sigma
+from deltauq.tables.model_selection import (
+    CENTERS,
+    FOLDS,
+    Selection,
+    fit_anchored,
+    select_center,
+    typical_sigma,
+)
 from deltauq.tables.preprocessing import (
     MAX_FINGERPRINTS,
     TrainingTable,
@@ -47,6 +55,8 @@ MIN_ROWS = 10
 N_ANCHORS = 20
 ROWS_AS_ANCHORS = ("data", "balanced")
 """Priors whose anchors are rows of the training table."""
+Rows = tuple[np.ndarray, np.ndarray]
+"""Features and targets."""
 
 
 def fit(
@@ -160,33 +170,13 @@ def fit(
     selection = select_center(anchored, X[train], y[train], center, done)
     anchored = fit_anchored(anchored, selection.center, X[train], y[train])
     done()
-    fitted: dict[str, np.ndarray] = {}
-    delta, widths = 0.0, {}
-    if is_regression:
-        # δ is not computed from the held-out rows: their scores would differ from those of new rows.
-        probes = permuted_features(X[train], np.random.default_rng(random_state))
-        delta = selection.delta * typical_sigma(anchored, probes)
-        posterior = anchored.posterior(X[held])
-        mean, std = posterior.mean, posterior.std
-        fitted["scores"] = regression_scores(y[held], mean, std, delta)
-        fitted["reference"] = np.unique(anchored.anchors_, axis=0)
-        fitted["reference_targets"] = anchor_targets(
-            fitted["reference"], X[train], y[train], averaged=anchors not in ROWS_AS_ANCHORS
-        )
-        reverse = reverse_scores(anchored, X[held], fitted["reference"], fitted["reference_targets"])
-        risk = RiskScale.from_held_out({"std": std, "reverse": reverse})
-        half = conformal_quantile(fitted["scores"], coverage) * np.mean(std + delta)
-        constant_half = conformal_quantile(np.abs(y[held] - mean), coverage)
-        widths = {"width": float(2 * half * unit), "constant_width": float(2 * constant_half * unit)}
-    else:
-        proba = anchored.predict_proba(X[held])
-        fitted["scores"] = classification_scores(y[held], proba, anchored.classes_)
-        risk = RiskScale.from_held_out({"error_probability": error_probability(proba)})
+    calibrate = _calibrate_regression if is_regression else _calibrate_classification
+    calibration = calibrate(anchored, selection, (X[train], y[train]), (X[held], y[held]), coverage)
     done()
     fingerprints = row_fingerprints(data.X, data.y)
     stores_rows = anchors in ROWS_AS_ANCHORS or model in STORES_TRAINING_ROWS or not isinstance(model, str)
     if stores_rows and len(fingerprints) <= MAX_FINGERPRINTS:
-        fitted["fingerprints"] = np.sort(fingerprints)
+        calibration.arrays["fingerprints"] = np.sort(fingerprints)
     report = {
         "rows": len(train),
         "held_out": len(held),
@@ -199,23 +189,67 @@ def fit(
         "stores_rows": stores_rows,
         "sha256": table_sha256(fingerprints),
         "notes": data.notes,
-        **widths,
+        **{name: width * unit for name, width in calibration.widths.items()},
     }
     return TableModel(
         target=target,
         task=data.task,
         schema=data.schema,
         coverage=coverage,
-        fitted=Fitted(preprocessor, anchored, **fitted),
-        risk=risk,
+        fitted=Fitted(preprocessor, anchored, **calibration.arrays),
+        risk=calibration.risk,
         target_mean=middle,
         target_scale=unit,
-        delta=delta,
+        delta=calibration.delta,
         labels=data.labels,
         origin=data.origin,
         target_format=data.target_format,
         report=report,
     )
+
+
+@dataclass(frozen=True)
+class _Calibration:
+    """What the held-out rows determine; in units of the scaled target."""
+
+    arrays: dict[str, np.ndarray]
+    """Fields of `Fitted`."""
+    risk: RiskScale
+    delta: float = 0.0
+    widths: dict[str, float] = field(default_factory=dict)
+    """Mean width of intervals, and the width of intervals of constant width with the same coverage."""
+
+
+def _calibrate_regression(
+    anchored: Any, selection: Selection, train: Rows, held: Rows, coverage: float
+) -> _Calibration:
+    # δ is not computed from the held-out rows: their scores would differ from those of new rows.
+    probes = permuted_features(train[0], np.random.default_rng(anchored.random_state))
+    delta = selection.delta * typical_sigma(anchored, probes)
+    X, y = held
+    posterior = anchored.posterior(X)
+    mean, std = posterior.mean, posterior.std
+    scores = regression_scores(y, mean, std, delta)
+    reference = np.unique(anchored.anchors_, axis=0)
+    targets = anchor_targets(reference, *train, averaged=anchored.anchors not in ROWS_AS_ANCHORS)
+    reverse = reverse_scores(anchored, X, reference, targets)
+    half = conformal_quantile(scores, coverage) * np.mean(std + delta)
+    constant_half = conformal_quantile(np.abs(y - mean), coverage)
+    return _Calibration(
+        {"scores": scores, "reference": reference, "reference_targets": targets},
+        RiskScale.from_held_out({"std": std, "reverse": reverse}),
+        delta,
+        {"width": float(2 * half), "constant_width": float(2 * constant_half)},
+    )
+
+
+def _calibrate_classification(
+    anchored: Any, selection: Selection, train: Rows, held: Rows, coverage: float
+) -> _Calibration:
+    X, y = held
+    proba = anchored.predict_proba(X)
+    risk = RiskScale.from_held_out({"error_probability": error_probability(proba)})
+    return _Calibration({"scores": classification_scores(y, proba, anchored.classes_)}, risk)
 
 
 def _check_parameters(model: Any, coverage: float, center: str, anchors: str) -> None:
