@@ -12,7 +12,7 @@ from sklearn.linear_model import LinearRegression
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from deltauq import assess
-from deltauq.assessment import Advice, Metrics, decide
+from deltauq.assessment import Advice, FoldMetrics, decide
 from deltauq.data import load_openml
 
 FOLDS = 5
@@ -68,7 +68,7 @@ def drawn(seed):
     none = ("spearman", "coverage_raw") if task == "regression" else ("auroc_spread",)
     for method in ("plain", "baseline"):
         scores[method].update({name: np.full(FOLDS, np.nan) for name in none})
-    return Metrics(task, scores, overlap=0.25)
+    return FoldMetrics(task, scores, overlap=0.25)
 
 
 def arrows(metrics, method):
@@ -204,7 +204,7 @@ def test_outliers_do_not_hide_a_gain():
     anchored = scores([300.0, 65, 340, 60, 325], [51.0, 49, 53, 48, 52])
     baseline = scores([4000.0, 3000, 3100, 3050, 3300], [2900.0, 2800, 2850, 2750, 2900])
     methods = {"plain": plain, "anchored": anchored, "center": plain, "baseline": baseline}
-    metrics = Metrics("regression", methods, overlap=0.25)
+    metrics = FoldMetrics("regression", methods, overlap=0.25)
     assert not metrics.cell("anchored", "mae").startswith("↓")
     result = decide(metrics)
     assert result.advice is Advice.ANCHORING

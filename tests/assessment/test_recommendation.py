@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import ttest_1samp
 
-from deltauq.assessment import Advice, Metrics, decide
+from deltauq.assessment import Advice, FoldMetrics, decide
 
 FOLDS = 5
 NOISE = np.array([-1.0, 0.5, 0.0, -0.5, 1.0])
@@ -34,7 +34,7 @@ def regressor(mae, rank, *, seconds=1.0, noise=0.01, raw=0.6, width=10.0):
 def regression(**methods):
     methods = {name.replace("_", "-"): values for name, values in methods.items()}
     ends = {"plain": regressor(10.0, None, seconds=0.1), "baseline": regressor(20.0, None, seconds=0.1)}
-    return Metrics("regression", {**ends, **methods}, overlap=0.25)
+    return FoldMetrics("regression", {**ends, **methods}, overlap=0.25)
 
 
 def classifier(accuracy, log_loss, confidence, spread=None, *, seconds=1.0, noise=0.01):
@@ -52,7 +52,7 @@ def classifier(accuracy, log_loss, confidence, spread=None, *, seconds=1.0, nois
 
 
 def classification(**methods):
-    return Metrics("classification", {"baseline": classifier(0.5, 0.7, 0.5), **methods}, overlap=0.25)
+    return FoldMetrics("classification", {"baseline": classifier(0.5, 0.7, 0.5), **methods}, overlap=0.25)
 
 
 def assert_advice(metrics, advice, method, *phrases):
@@ -330,19 +330,19 @@ def test_without_overlap_exceeds_is_a_t_test(gain, margin):
     if np.std(gain) < 1e-6:
         return
     p_value = ttest_1samp(gain, 0.0, alternative="greater").pvalue
-    metrics = Metrics("regression", {}, overlap=0.0)
+    metrics = FoldMetrics("regression", {}, overlap=0.0)
     assert metrics.exceeds(gain, margin) == (p_value < 0.05 and np.mean(gain) > margin)
 
 
 def test_standard_error_includes_overlap():
     gain = np.array([1.0, 2.0, 3.0, np.nan])
-    mean, error = Metrics("regression", {}, overlap=0.25).mean_and_error(gain)
+    mean, error = FoldMetrics("regression", {}, overlap=0.25).mean_and_error(gain)
     assert mean == 2.0
     np.testing.assert_allclose(error, np.sqrt(1 / 3 + 0.25))
 
 
 def test_one_fold_is_never_significant():
-    assert not Metrics("regression", {}, overlap=0.25).exceeds(np.array([np.nan, 9.0]), 0.0)
+    assert not FoldMetrics("regression", {}, overlap=0.25).exceeds(np.array([np.nan, 9.0]), 0.0)
 
 
 @given(st.floats(1e-6, 1e6))
@@ -356,4 +356,4 @@ def test_unit_of_target_does_not_matter(unit):
         "center": scaled(10.0, 0.4),
         "baseline": scaled(20.0, None),
     }
-    assert decide(Metrics("regression", methods, overlap=0.25)).advice is Advice.SIGMA_ONLY
+    assert decide(FoldMetrics("regression", methods, overlap=0.25)).advice is Advice.SIGMA_ONLY

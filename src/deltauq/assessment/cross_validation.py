@@ -24,7 +24,7 @@ from sklearn.utils._missing import is_pandas_na, is_scalar_nan
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.parallel import Parallel, delayed
 
-from deltauq.assessment.comparison import LABELS, Metrics
+from deltauq.assessment.fold_metrics import LABELS, FoldMetrics
 from deltauq.assessment.methods import (
     anchor_params,
     anchors_per_row,
@@ -62,7 +62,7 @@ class Split:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class FoldResult:
     """One method's predictions of the parts of one fold, and its seconds to fit and to predict one row."""
 
     predictions: dict[str, Predictions]
@@ -180,27 +180,27 @@ def assess(
         for method in fold.values()
     ]
     bar = counting_bar("fits") if progress is True else nullcontext(progress or (lambda done, total: None))
-    results: list[Outcome] = []
+    results: list[FoldResult] = []
     with bar as tick:
         tick(0, len(calls))
         for result in Parallel(n_jobs=n_jobs, return_as="generator")(calls):
             results.append(result)
             tick(len(results), len(calls))
     remaining = iter(results)
-    outcomes = [{name: next(remaining) for name in fold} for fold in methods]
-    for fold in outcomes:
+    folds = [{name: next(remaining) for name in fold} for fold in methods]
+    for fold in folds:
         fold["center"] = _center(fold["plain"], fold["anchored"])
     predictions: dict[str, list[Predictions]] = {}
     scores: dict[str, dict[str, np.ndarray]] = {}
-    for method in (name for name in LABELS if name in outcomes[0]):
+    for method in (name for name in LABELS if name in folds[0]):
         parts, values = [], []
-        for split, fold in zip(splits, outcomes, strict=True):
-            outcome = fold[method]
-            part = outcome.predictions["test"]
+        for split, fold in zip(splits, folds, strict=True):
+            result = fold[method]
+            part = result.predictions["test"]
             if task == "regression":
-                held_out = outcome.predictions["held_out"]
+                held_out = result.predictions["held_out"]
                 part = calibrate(part, held_out, target[split.held_out], coverage)
-            seconds = {"fit_seconds": outcome.fit_seconds, "row_seconds": outcome.row_seconds}
+            seconds = {"fit_seconds": result.fit_seconds, "row_seconds": result.row_seconds}
             values.append({**compute(COMPUTED[task], target[split.test], part, coverage), **seconds})
             parts.append(part)
         predictions[method] = parts
@@ -211,7 +211,7 @@ def assess(
     return Assessment(
         estimator=type(model).__name__,
         n_rows=len(target),
-        metrics=Metrics(task, scores, n_test / n_train, coverage, n_test / len(splits)),
+        metrics=FoldMetrics(task, scores, n_test / n_train, coverage, n_test / len(splits)),
         targets=[target[split.test] for split in splits],
         predictions=predictions,
         fit_rows=[len(split.fit) for split in splits],
@@ -230,7 +230,7 @@ def fit_and_predict(
     y: np.ndarray,
     split: Split,
     n_classes: int,
-) -> Outcome:
+) -> FoldResult:
     """Fit one method for a model to the training rows of one fold, and predict the other rows."""
     parts = {name: _safe_indexing(X, rows) for name, rows in vars(split).items() if len(rows) > 0}
     y_fit = y[split.fit]
@@ -246,12 +246,12 @@ def fit_and_predict(
     predictions = {"test": predict(method, parts.pop("test"), n_classes)}
     predicted = time.perf_counter()
     predictions |= {name: predict(method, rows, n_classes) for name, rows in parts.items()}
-    return Outcome(predictions, fitted - start, (predicted - fitted) / len(split.test))
+    return FoldResult(predictions, fitted - start, (predicted - fitted) / len(split.test))
 
 
-def _center(plain: Outcome, anchored: Outcome) -> Outcome:
+def _center(plain: FoldResult, anchored: FoldResult) -> FoldResult:
     """Return the plain model's predictions with the spread over anchors, which need no fit of their own."""
-    return Outcome(
+    return FoldResult(
         {name: replace(p, spread=anchored.predictions[name].spread) for name, p in plain.predictions.items()},
         plain.fit_seconds + anchored.fit_seconds,
         plain.row_seconds + anchored.row_seconds,

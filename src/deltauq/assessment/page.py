@@ -6,7 +6,7 @@ import numpy as np
 from scipy.stats import norm
 
 from deltauq import plots
-from deltauq.assessment.comparison import BASELINE
+from deltauq.assessment.fold_metrics import BASELINE
 from deltauq.assessment.result import Assessment
 from deltauq.assessment.scoring import METRICS
 from deltauq.metrics import coverage_curve, risk_coverage
@@ -38,7 +38,7 @@ def assessment_sections(assessment: Assessment) -> list[Section]:
             sections.append(_error_section(assessment, ranking))
         sections.append(_coverage_section(assessment, method))
     elif ranking:
-        figure = _kept_figure(assessment, ranking, "mistakes among the rows kept")
+        figure = _kept_figure(assessment, ranking, "misclassifications among the rows kept")
         sections.append(Section("Mistakes against uncertainty", [figure]))
     return [*sections, Section("Protocol", PROTOCOL)]
 
@@ -56,7 +56,7 @@ def _differences(assessment: Assessment) -> list[Figure]:
     """Return how far every method is from the plain model, in the prediction and in its uncertainty."""
     metrics, regression = assessment.metrics, assessment.task == "regression"
     error = "trimmed_mae" if regression else "brier"
-    rank_axis = "rank correlation" if regression else "AUROC for mistakes"
+    rank_axis = "rank correlation" if regression else "AUROC for misclassifications"
     figures = []
     for title, axis, better in (
         ("Prediction", METRICS[error].header, "less"),
@@ -97,7 +97,7 @@ def _error_section(assessment: Assessment, methods: list[str]) -> Section:
 def _coverage_section(assessment: Assessment, method: str) -> Section:
     error, raw, calibrated = _joined(assessment, method)
     plain_error, _, plain_calibrated = _joined(assessment, "plain")
-    series = {"raw": (error, raw)} if np.any(raw > 0) else {}
+    series = {"uncalibrated": (error, raw)} if np.any(raw > 0) else {}
     series |= {"calibrated": (error, calibrated), "plain, constant width": (plain_error, plain_calibrated)}
     curves = {name: coverage_curve(e, np.zeros_like(e), std, LEVELS)[1] for name, (e, std) in series.items()}
     level = f"{assessment.metrics.coverage:.0%}"
@@ -126,7 +126,7 @@ def _kept_figure(assessment: Assessment, methods: list[str], y_title: str) -> Fi
 
 
 def _joined(assessment: Assessment, method: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return error, raw σ and calibrated σ of all test rows, arrays of shape (n,)."""
+    """Return error, uncalibrated σ and calibrated σ of all test rows, arrays of shape (n,)."""
     parts = assessment.predictions[method]
     value, std, size = map(
         np.concatenate, zip(*((part.value, part.spread, part.sizes()) for part in parts), strict=True)

@@ -10,13 +10,16 @@ from enum import StrEnum
 
 import numpy as np
 
-from deltauq.assessment.comparison import BASELINE, COST_FACTOR, RANK_MARGIN, USEFUL_RANK, Metrics
+from deltauq.assessment.fold_metrics import BASELINE, FoldMetrics
 from deltauq.assessment.scoring import METRICS
+from deltauq.assessment.thresholds import (
+    COST_FACTOR,
+    COVERAGE_MARGIN,
+    RANK_MARGIN,
+    USEFUL_RANK,
+    WIDTH_MARGIN,
+)
 
-MISSED_COVERAGE = 0.05
-"""Uncalibrated intervals this far from their nominal coverage need calibration."""
-WIDER = 0.1
-"""Calibrated intervals wider than those of constant width by this share are no gain."""
 RANK_NAMES = {"regression": "Spearman of σ and |error|", "classification": "AUROC"}
 MORE_REPEATS = "more repeats may decide"
 NAMES = {
@@ -59,52 +62,55 @@ class Recommendation:
         return self.text
 
 
-def decide(metrics: Metrics) -> Recommendation:
+def decide(metrics: FoldMetrics) -> Recommendation:
     """Return the recommendation that follows from metrics.
 
-    - A *difference* counts when, paired over the folds, it is larger than its standard error by Student's
-      95 % quantile (`Metrics.exceeds`) and large enough to matter: 1 % of the smaller error; 0.05 of the
-      ranking (Spearman of σ and |error|, or 2 AUROC − 1), which must itself be at least 0.1.
-    - A method *errs more* when an error (MAE, trimmed MAE, RMSE; error rate, Brier score, log loss) is
-      larger, or when its mean is 5 % larger (an error rate: and by one percentage point), significant or
-      not. RMSE and log loss are excepted, which may depend on a few rows. It *errs less* when an error is
-      smaller and it does not err more.
-    - It *beats the trivial baseline* when it errs less than the mean of y, or has a smaller Brier score than
-      the class priors (without probabilities: a larger accuracy). No other method is recommended.
-    - It *gains* when it errs less than the plain model, when it ranks its errors better, or when it beats the
-      trivial baseline and the plain model does not.
-    - An *alternative* (the spread of the trees, the model's own standard deviations, an ensemble) errs no
-      more than the plain model, has intervals at most twice as wide as constant ones, and gains or has a
-      ranking of at least 0.1. It is *preferable* to anchoring when it ranks its errors better; where
-      rankings tie, when it errs less; where errors tie too, when it takes less than two thirds of the time,
-      or about the same time and has the larger mean ranking. Where anchoring errs less than the plain model,
-      only an alternative that does so too is preferable.
+    The constants named here are those of `deltauq.assessment.thresholds`.
 
-    1. **Use anchoring** when it errs no more than the plain model (or that does not beat the trivial
-       baseline), gains, and no alternative is preferable.
-    2. Otherwise **use anchoring for σ only** (``center="estimator"``) when that gains, no alternative is
-       preferable, and anchoring does not err less than the plain model.
-    3. Otherwise **do not use anchoring**, but the preferable alternative, or one that gains where anchoring
-       does not, that ranks best or, of those whose rankings tie with it, is cheapest. Without one, use the
-       plain model.
+    - A *difference* counts when, paired over the folds, it is larger than its standard error by Student's
+      quantile for `CONFIDENCE` (`FoldMetrics.exceeds`) and large enough to matter: `ERROR_MARGIN` of the
+      smaller error; `RANK_MARGIN` of the ranking (Spearman of σ and |error|, or 2 AUROC − 1), which must
+      itself be at least `USEFUL_RANK`.
+    - A method is *less accurate* when an error (MAE, trimmed MAE, RMSE; error rate, Brier score, log loss)
+      is larger, or when its mean is larger by `NOTABLE_ERROR_MARGIN` (an error rate: and by
+      `NOTABLE_ACCURACY_MARGIN`), significant or not. RMSE and log loss are excepted, which may depend on a
+      few rows. It is *more accurate* when an error is smaller and it is not less accurate.
+    - It *beats the trivial baseline* when it is more accurate than the mean of y, or has a smaller Brier
+      score than the class priors (without probabilities: a larger accuracy). No other method is recommended.
+    - It *improves* on the plain model when it is more accurate, when it ranks its errors better, or when it
+      beats the trivial baseline and the plain model does not.
+    - An *alternative* (the spread of the trees, the model's own standard deviations, an ensemble) is not less
+      accurate than the plain model, has intervals at most `MAX_WIDTH_RATIO` times as wide as constant ones,
+      and improves or has a ranking of at least `USEFUL_RANK`. It is *preferable* to anchoring when it ranks
+      its errors better; where rankings tie, when it is more accurate; where accuracies tie too, when it is
+      `COST_FACTOR` times as fast, or about as fast and has the larger mean ranking. Where anchoring is more
+      accurate than the plain model, only an alternative that is so too is preferable.
+
+    1. **Use anchoring** when it is not less accurate than the plain model (or that does not beat the trivial
+       baseline), improves on it, and no alternative is preferable.
+    2. Otherwise **use anchoring for σ only** (``center="estimator"``) when that improves on the plain model,
+       no alternative is preferable, and anchoring is not more accurate than the plain model.
+    3. Otherwise **do not use anchoring**, but the preferable alternative, or one that improves where
+       anchoring does not, that ranks best or, of those whose rankings tie with it, is cheapest. Without one,
+       use the plain model.
 
     Parameters
     ----------
-    metrics : Metrics
+    metrics : FoldMetrics
         With "plain", "anchored", "center" and "baseline" among the methods.
     """
     m = metrics
     plain_beats = m.beats_baseline("plain")
-    keeps_accuracy = m.errs_no_more("anchored", "plain") or not plain_beats
+    keeps_accuracy = m.is_not_less_accurate("anchored", "plain") or not plain_beats
     can_use_anchored = keeps_accuracy and m.beats_baseline("anchored")
-    can_use_center = plain_beats and not m.errs_less("anchored", "plain")
-    if can_use_anchored and _gains(m, "anchored") and not _preferable(m, "anchored"):
+    can_use_center = plain_beats and not m.is_more_accurate("anchored", "plain")
+    if can_use_anchored and _improves(m, "anchored") and not _preferable(m, "anchored"):
         advice, method, action = Advice.ANCHORING, "anchored", "Use anchoring"
-    elif can_use_center and _gains(m, "center") and not _preferable(m, "center"):
+    elif can_use_center and _improves(m, "center") and not _preferable(m, "center"):
         advice, method, action = Advice.SIGMA_ONLY, "center", "Use anchoring for σ only (center = estimator)"
     else:
         ours = "anchored" if can_use_anchored else "center"
-        method = _instead(m, ours)
+        method = _best_alternative(m, ours)
         return Recommendation(Advice.NO_ANCHORING, method, _why_not(m, ours, method))
     reasons = [_accuracy(m), _ranking(m, method, _best_other(m, method)), _calibration(m, method)]
     return Recommendation(advice, method, _join(action, *reasons, _warning(m, method)))
@@ -113,24 +119,24 @@ def decide(metrics: Metrics) -> Recommendation:
 # The rule
 
 
-def _gains(m: Metrics, method: str) -> bool:
+def _improves(m: FoldMetrics, method: str) -> bool:
     """Return whether a method has an advantage over the plain model."""
-    if m.ranks_better(method, "plain") or m.errs_less(method, "plain"):
+    if m.ranks_better(method, "plain") or m.is_more_accurate(method, "plain"):
         return True
     return m.beats_baseline(method) and not m.beats_baseline("plain")
 
 
-def _preferable(m: Metrics, ours: str) -> list[str]:
+def _preferable(m: FoldMetrics, ours: str) -> list[str]:
     """Return the alternatives that are preferable to one of the anchored methods."""
     return [name for name in m.alternatives() if _is_preferable(m, name, ours)]
 
 
-def _is_preferable(m: Metrics, other: str, ours: str) -> bool:
-    if m.mean_rank(other) < USEFUL_RANK and not _gains(m, other):
+def _is_preferable(m: FoldMetrics, other: str, ours: str) -> bool:
+    if m.mean_rank(other) < USEFUL_RANK and not _improves(m, other):
         return False
-    if m.errs_less(ours, "plain") and not m.errs_less(other, "plain"):
+    if m.is_more_accurate(ours, "plain") and not m.is_more_accurate(other, "plain"):
         return False
-    for is_better in (m.ranks_better, m.errs_less):
+    for is_better in (m.ranks_better, m.is_more_accurate):
         if is_better(ours, other):
             return False
         if is_better(other, ours):
@@ -140,11 +146,11 @@ def _is_preferable(m: Metrics, other: str, ours: str) -> bool:
     return m.is_cheaper(other, ours) or m.mean_rank(other) > m.mean_rank(ours)
 
 
-def _instead(m: Metrics, ours: str) -> str:
+def _best_alternative(m: FoldMetrics, ours: str) -> str:
     """Return the method to use instead of anchoring; `ours` is the better of the anchored methods."""
-    preferable = _preferable(m, ours) if _gains(m, ours) else []
+    preferable = _preferable(m, ours) if _improves(m, ours) else []
     others = preferable or m.alternatives()
-    candidates = [name for name in others if _gains(m, name)] or preferable
+    candidates = [name for name in others if _improves(m, name)] or preferable
     if not candidates:
         return "plain" if m.beats_baseline("plain") else BASELINE
     best = max(candidates, key=m.mean_rank)
@@ -161,7 +167,7 @@ def _join(*sentences: str) -> str:
     return " ".join(f"{s if s[0] == 'σ' else s[0].upper() + s[1:]}." for s in sentences if s)
 
 
-def _why_not(m: Metrics, ours: str, instead: str) -> str:
+def _why_not(m: FoldMetrics, ours: str, instead: str) -> str:
     """Explain why not to use anchoring, and what to use; `ours` is the better of the anchored methods."""
     if not any(m.beats_baseline(method) for method in ("plain", "anchored")):
         others = [] if instead == BASELINE else [instead]
@@ -187,21 +193,21 @@ def _why_not(m: Metrics, ours: str, instead: str) -> str:
     return _join(f"Do not use anchoring; use {use}", *reasons, _warning(m, instead))
 
 
-def _accuracy(m: Metrics) -> str:
+def _accuracy(m: FoldMetrics) -> str:
     """Compare anchoring with the plain model, or both with the baseline that anchoring alone beats."""
     if m.beats_baseline("anchored") and not m.beats_baseline("plain"):
         return f"{_errors(m, 'anchored', BASELINE)}, and {_errors(m, 'plain', BASELINE)}"
     return _errors(m, "anchored", "plain")
 
 
-def _errors(m: Metrics, a: str, b: str) -> str:
+def _errors(m: FoldMetrics, a: str, b: str) -> str:
     """Compare the errors of two methods, with the figures of the error that decides."""
-    names = m.deciding_errors(a) if b == BASELINE else m.errors
+    names = m.errors_against_baseline(a) if b == BASELINE else m.errors
     unclear = f"; not significant over {m.n_folds} folds"
     if larger := [name for name in names if m.is_larger(name, a, b)]:
         how, name, note = "is less accurate than", larger[0], ""
-    elif doubtful := [name for name in m.doubtful_errors(a, b) if name in names]:
-        name = min(doubtful, key=lambda name: m.mean_loss(b, name) / m.mean_loss(a, name))
+    elif possible := [name for name in m.possibly_larger_errors(a, b) if name in names]:
+        name = min(possible, key=lambda name: m.mean_loss(b, name) / m.mean_loss(a, name))
         how, note = "may be less accurate than", unclear
     elif smaller := [name for name in names if m.is_larger(name, b, a)]:
         how, name, note = "is more accurate than", smaller[0], ""
@@ -213,7 +219,7 @@ def _errors(m: Metrics, a: str, b: str) -> str:
     return f"{NAMES[a]} {how} {label} ({_compare(m, name, a, b)}{note})"
 
 
-def _best_other(m: Metrics, ours: str) -> str:
+def _best_other(m: FoldMetrics, ours: str) -> str:
     """Return the method whose ranking is compared with that of a recommended method."""
     if m.task == "regression" and not m.ranks_better(ours, "plain"):
         return "plain"
@@ -221,7 +227,7 @@ def _best_other(m: Metrics, ours: str) -> str:
     return max(others, key=m.mean_rank, default="plain")
 
 
-def _ranking(m: Metrics, ours: str, other: str) -> str:
+def _ranking(m: FoldMetrics, ours: str, other: str) -> str:
     """Compare how two methods rank their errors. The plain model may have no ranking."""
     if not m.has_ranking(ours):
         return _why_no_ranking(m, ours)
@@ -240,33 +246,34 @@ def _ranking(m: Metrics, ours: str, other: str) -> str:
     return f"{claim} ({figures}{note})"
 
 
-def _why_no_ranking(m: Metrics, ours: str) -> str:
+def _why_no_ranking(m: FoldMetrics, ours: str) -> str:
     errors = m.losses(ours, m.errors[0])
     if np.all(errors == 0):
         return "anchoring makes no errors to rank"
     if m.rows_per_fold < 2:
         return "folds of one row cannot measure how well σ ranks the errors"
     if m.task == "classification" and np.all((errors == 0) | (errors == 1)):
-        return "no fold has both mistakes and correct predictions"
+        return "no fold has both misclassifications and correct predictions"
     return "σ is the same for every row"
 
 
-def _calibration(m: Metrics, method: str) -> str:
+def _calibration(m: FoldMetrics, method: str) -> str:
     """Warn where intervals made of σ are too wide, or miss their nominal coverage."""
     if m.task != "regression" or not m.has_ranking(method):
         return ""
     if not m.ranks_better(method, "plain"):
         return "do not rely on σ"
     times = m.mean(method, "width") / m.mean("plain", "width")
-    if times > 1.0 + WIDER:
+    if times > 1.0 + WIDTH_MARGIN:
         return f"use σ to rank only: calibrated intervals are {times:.2g} times as wide as constant ones"
-    raw = m.mean(method, "coverage_raw")
-    if abs(raw - m.coverage) > MISSED_COVERAGE:
-        return f"intervals made of σ need calibration: raw coverage {raw:.1%} (nominal {m.coverage:.0%})"
+    uncalibrated = m.mean(method, "coverage_raw")
+    if abs(uncalibrated - m.coverage) > COVERAGE_MARGIN:
+        figures = f"{uncalibrated:.1%} uncalibrated (nominal {m.coverage:.0%})"
+        return f"intervals made of σ need calibration: coverage {figures}"
     return ""
 
 
-def _warning(m: Metrics, method: str) -> str:
+def _warning(m: FoldMetrics, method: str) -> str:
     """Name an error of the recommended method that is notably larger than the trivial baseline's."""
     for name in m.errors:
         if m.is_notably_larger(name, method, BASELINE):
@@ -275,5 +282,5 @@ def _warning(m: Metrics, method: str) -> str:
     return ""
 
 
-def _compare(m: Metrics, name: str, a: str, b: str) -> str:
+def _compare(m: FoldMetrics, name: str, a: str, b: str) -> str:
     return f"{METRICS[name].header} {m.text(a, name)} against {m.text(b, name)}"

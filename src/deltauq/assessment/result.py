@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from deltauq._version import __version__
-from deltauq.assessment.comparison import Metrics, sample_std
+from deltauq.assessment.fold_metrics import FoldMetrics, sample_std
 from deltauq.assessment.recommendation import Recommendation, decide
 from deltauq.assessment.scoring import METRICS, Predictions, rescale
 from deltauq.plots.page import Section, Table, render_page
@@ -82,7 +82,7 @@ class Assessment(Result):
         The name of the model's class.
     n_rows : int
         The number of rows.
-    metrics : Metrics
+    metrics : FoldMetrics
         Every method's metrics in every fold.
     targets : list of f arrays
         The targets of each fold's test rows: numbers, or indices of classes.
@@ -100,7 +100,7 @@ class Assessment(Result):
 
     estimator: str
     n_rows: int
-    metrics: Metrics
+    metrics: FoldMetrics
     targets: list[np.ndarray]
     predictions: dict[str, list[Predictions]]
     fit_rows: list[int]

@@ -123,17 +123,17 @@ def number(value: float) -> str:
     return f"{value:,.0f}" if 1e3 <= abs(value) < 1e12 else f"{value:.3g}"
 
 
-def _raw_coverage(y: np.ndarray, p: Predictions, coverage: float) -> float:
+def _std_coverage(y: np.ndarray, p: Predictions, coverage: float) -> float:
     if p.spread is None or not np.any(p.spread > 0):
         return math.nan
     return metrics.coverage(y, p.value, p.spread, coverage)
 
 
-def _auroc_of_mistakes(y: np.ndarray, p: Predictions, uncertainty: np.ndarray | None) -> float:
-    mistaken = p.value != y
-    if uncertainty is None or np.all(mistaken) or not np.any(mistaken):
+def _auroc_of_misclassified(y: np.ndarray, p: Predictions, uncertainty: np.ndarray | None) -> float:
+    misclassified = p.value != y
+    if uncertainty is None or np.all(misclassified) or not np.any(misclassified):
         return math.nan
-    return metrics.auroc(uncertainty[~mistaken], uncertainty[mistaken])
+    return metrics.auroc(uncertainty[~misclassified], uncertainty[misclassified])
 
 
 def _of_proba(metric: Callable[..., float]) -> Callable[[np.ndarray, Predictions, float], float]:
@@ -163,15 +163,18 @@ METRICS = {
         "{:.2f}",
     ),
     "auroc_spread": Metric(
-        "AUROC σ", "AUROC of σ for mistakes", lambda y, p, _: _auroc_of_mistakes(y, p, p.spread), "{:.2f}"
+        "AUROC σ",
+        "AUROC of σ for misclassifications",
+        lambda y, p, _: _auroc_of_misclassified(y, p, p.spread),
+        "{:.2f}",
     ),
     "auroc_confidence": Metric(
         "AUROC conf.",
-        "AUROC of 1 − largest probability for mistakes",
-        lambda y, p, _: _auroc_of_mistakes(y, p, p.error_score),
+        "AUROC of 1 − largest probability for misclassifications",
+        lambda y, p, _: _auroc_of_misclassified(y, p, p.error_score),
         "{:.2f}",
     ),
-    "coverage_raw": Metric("raw {}", "coverage before calibration (nominal {})", _raw_coverage, "{:.1%}"),
+    "coverage_raw": Metric("uncal. {}", "uncalibrated coverage (nominal {})", _std_coverage, "{:.1%}"),
     "coverage": Metric("cal. {}", "coverage (nominal {})", lambda y, p, _: np.mean(p.covers(y)), "{:.1%}"),
     "median_width": Metric("median width", "median width of intervals", lambda y, p, _: np.median(p.sizes())),
     "width": Metric("width", "mean width of intervals", lambda y, p, _: np.mean(p.sizes())),

@@ -9,30 +9,21 @@ import numpy as np
 from scipy.stats import t as student
 
 from deltauq.assessment.scoring import METRICS
+from deltauq.assessment.thresholds import (
+    ACCURACY_MARGIN,
+    CONFIDENCE,
+    COST_FACTOR,
+    ERROR_MARGIN,
+    MAX_WIDTH_RATIO,
+    NOTABLE_ACCURACY_MARGIN,
+    NOTABLE_ERROR_MARGIN,
+    PREDICTED_ROWS,
+    RANK_MARGIN,
+    USEFUL_RANK,
+)
 
-CONFIDENCE = 0.95
-"""Of the one-sided test: noise alone makes a difference significant in one case out of twenty."""
-PREDICTED_ROWS = 1000
-"""The rows whose prediction is part of what a method costs."""
-ERROR_MARGIN = 0.01
-"""A difference below this share of the smaller error does not count."""
-ACCURACY_MARGIN = 0.001
-"""Nor does a difference between accuracies that the table does not show."""
-NOTABLE = 0.05
-"""A difference of this share counts as a possible loss, even where it is not significant."""
-NOTABLE_ACCURACY = 0.01
-"""Accuracies must also differ by this much: a share of a small error rate is a few rows."""
-RANK_MARGIN = 0.05
-"""Two rankings closer than this are equally good."""
-USEFUL_RANK = 0.1
-"""A ranking below this is of no use, whatever it is compared with."""
-TOO_WIDE = 2.0
-"""Intervals of an alternative that are this many times as wide as those of constant width are of no use."""
-COST_FACTOR = 1.5
-"""Costs closer than this are equal: run times are noisy."""
 SENSITIVE_TO_OUTLIERS = ("rmse", "log_loss")
 """Errors whose mean may depend on a few rows: a difference that is not significant does not count."""
-
 LABELS = {
     "plain": "plain",
     "anchored": "anchored",
@@ -53,7 +44,7 @@ ERRORS = {
 
 
 @dataclass(frozen=True)
-class Metrics:
+class FoldMetrics:
     """Every method's metrics in every fold.
 
     Attributes
@@ -187,8 +178,8 @@ class Metrics:
     def exceeds(self, gain: np.ndarray, margin: float) -> bool:
         """Return whether a paired difference of shape (f,) is above a margin, and significant.
 
-        It is significant if its mean is larger than its standard error (`mean_and_error`) by Student's 95 %
-        quantile, which is 2.1 for five folds.
+        It is significant if its mean is larger than its standard error (`mean_and_error`) by Student's
+        quantile for `CONFIDENCE`, which is 2.1 for five folds.
         """
         mean, error = self.mean_and_error(gain)
         factor = float(student.ppf(CONFIDENCE, max(1, int(np.sum(np.isfinite(gain))) - 1)))
@@ -211,26 +202,28 @@ class Metrics:
     def is_notably_larger(self, name: str, a: str, b: str) -> bool:
         """Return whether the mean of one error is notably larger for `a` than for `b`, significant or not."""
         error, other = self.mean_loss(a, name), self.mean_loss(b, name)
-        return error - other > max(NOTABLE * other, NOTABLE_ACCURACY if name == "accuracy" else 0.0)
+        return error - other > max(
+            NOTABLE_ERROR_MARGIN * other, NOTABLE_ACCURACY_MARGIN if name == "accuracy" else 0.0
+        )
 
     def larger_errors(self, a: str, b: str) -> list[str]:
         """Return the errors that are significantly larger for `a` than for `b`."""
         return [name for name in self.errors if self.is_larger(name, a, b)]
 
-    def doubtful_errors(self, a: str, b: str) -> list[str]:
+    def possibly_larger_errors(self, a: str, b: str) -> list[str]:
         """Return the errors that are notably, but not significantly, larger for `a` than for `b`."""
         names = [name for name in self.errors if name not in SENSITIVE_TO_OUTLIERS]
         return [n for n in names if self.is_notably_larger(n, a, b) and not self.is_larger(n, a, b)]
 
-    def errs_no_more(self, a: str, b: str) -> bool:
+    def is_not_less_accurate(self, a: str, b: str) -> bool:
         """Return whether no error is larger for `a` than for `b`, be it significantly or notably."""
-        return not self.larger_errors(a, b) and not self.doubtful_errors(a, b)
+        return not self.larger_errors(a, b) and not self.possibly_larger_errors(a, b)
 
-    def errs_less(self, a: str, b: str) -> bool:
+    def is_more_accurate(self, a: str, b: str) -> bool:
         """Return whether an error is significantly smaller for `a` than for `b`, and none is larger."""
-        return bool(self.larger_errors(b, a)) and self.errs_no_more(a, b)
+        return bool(self.larger_errors(b, a)) and self.is_not_less_accurate(a, b)
 
-    def deciding_errors(self, method: str) -> tuple[str, ...]:
+    def errors_against_baseline(self, method: str) -> tuple[str, ...]:
         """Return the errors by which a method is compared with the trivial baseline.
 
         For classes the Brier score alone, or the accuracy of a method without probabilities: the log loss
@@ -244,16 +237,16 @@ class Metrics:
     def beats_baseline(self, method: str) -> bool:
         """Return whether a method predicts better than the mean of y, or than the class priors."""
         if self.task == "regression":
-            return self.errs_less(method, BASELINE)
-        return any(self.is_larger(name, BASELINE, method) for name in self.deciding_errors(method))
+            return self.is_more_accurate(method, BASELINE)
+        return any(self.is_larger(name, BASELINE, method) for name in self.errors_against_baseline(method))
 
     def alternatives(self) -> list[str]:
-        """Return the methods beside the plain and the anchored ones that may be recommended."""
+        """Return the methods other than the plain and the anchored ones that may be recommended."""
         names = [name for name in ALTERNATIVES if name in self.scores and self.beats_baseline(name)]
         if self.task == "regression":  # intervals are too wide where σ is zero for some rows
-            widest = TOO_WIDE * self.mean("plain", "width")
+            widest = MAX_WIDTH_RATIO * self.mean("plain", "width")
             names = [name for name in names if not self.mean(name, "width") > widest]
-        return [name for name in names if self.errs_no_more(name, "plain")]
+        return [name for name in names if self.is_not_less_accurate(name, "plain")]
 
     def change(self, method: str, name: str) -> str:
         """Return whether a metric is significantly "higher" or "lower" than the plain model's, or a "tie"."""
