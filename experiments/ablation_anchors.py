@@ -112,7 +112,7 @@ EXPERIMENT = Experiment(
             "n_anchors",
             best=None,
             mean_over=REGRESSION_NAMES,
-            note="Nominal: 0.90. Before calibration the spread ranks errors; it is no standard deviation.",
+            note="Nominal: 0.90. The uncalibrated spread ranks errors; it is not a standard deviation.",
         ),
     ),
     figures=figures,

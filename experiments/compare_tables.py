@@ -1,6 +1,6 @@
 """Compares two reports number by number: tables, summaries and figures.
 
-Each folder holds what one commit renders from the same result lines::
+Each folder contains what one commit renders from the same result lines::
 
     python -m experiments report --profile paper --format markdown > FOLDER/report.md
     python -m experiments report --profile paper --json > FOLDER/report.json

@@ -288,7 +288,7 @@ def figures(lines: Sequence[ResultLine]) -> list[Figure]:
     """Return a box plot of each metric: the spread over corruptions, by severity and method."""
     sources = sorted({source for line in lines for source in line.details["source"]})
     caption = (
-        "A box holds the quartiles over the corruptions, each the mean over the seeds; its whiskers reach "
+        "A box shows the quartiles over the corruptions, each the mean over the seeds; its whiskers reach "
         f"from the mildest to the worst. 0: clean images. {' and '.join(sources).capitalize()} images."
     )
     groups = [str(severity) for severity in (CLEAN, *SEVERITIES)]

@@ -60,7 +60,7 @@ class Experiment:
     derived : callable, optional
         ``derived(line)`` computes additional metrics from a line's details.
     notes : str
-        A few lines on the setting and the outcome. `docs/results/<name>.md` holds the discussion, if any.
+        A few lines on the setting and the outcome. `docs/results/<name>.md` contains the discussion, if any.
     stored_as : str
         The name in result lines and of their file, if it differs.
     cannot_rerun : callable

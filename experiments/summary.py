@@ -88,7 +88,7 @@ class Results:
     unknown : int
         Lines of other experiments, or of cells that this one does not have.
     unreadable : int
-        Incomplete lines and anything else that is no result line.
+        Incomplete lines and anything else that is not a result line.
     """
 
     experiment: Experiment

@@ -52,7 +52,7 @@ SIZES = {
         layers="convolutional",
         # With thick anchors, models of digits up to 175 predicted thicker ones better than with other priors.
         anchors=0.1,
-        # Longer or faster training is no better on digits of the range, and worse on thicker ones.
+        # Longer or faster training is not better on digits of the range, and worse on thicker ones.
         forward={"epochs": 20, "lr": 3e-5, "schedule": "linear"},
         classifier={"epochs": 10, "lr": 1e-3},
     ),

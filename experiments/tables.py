@@ -36,7 +36,7 @@ class TableSpec:
     best : {"max", "min"} or None
         Which value of a row is set in bold.
     paper : mapping of (row, column) to float
-        The paper's figures, shown beside ours.
+        The paper's figures, for comparison.
     where : mapping
         Only cells with these values.
     mean_over : tuple of str
@@ -228,7 +228,7 @@ def escape_latex(text: str) -> str:
 
 
 def _split(n: int, count: int) -> list[range]:
-    """Return 0 to n − 1 in so many pieces, the earlier ones the longer by at most one."""
+    """Return 0 to n − 1 in this many pieces; the earlier ones are longer by at most one."""
     edges = [(piece * n + count - 1) // count for piece in range(count + 1)]
     return [range(start, end) for start, end in pairwise(edges)]
 

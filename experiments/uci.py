@@ -20,7 +20,7 @@ from experiments.tables import TableSpec
 
 NETWORKS = {"1x50": (50,), "3x128": (128, 128, 128)}
 LARGE = 2000
-"""Tables with at least so many rows have fewer splits and larger batches."""
+"""Tables with at least this many rows have fewer splits and larger batches."""
 N_SPLITS = {"quick": (1, 1, 1, 1), "paper": (20, 8, 4, 2)}
 """Number of standard splits: of tables with about fifty test rows or fewer, of other small tables, of large
 tables, of protein."""
