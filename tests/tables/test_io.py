@@ -79,7 +79,7 @@ def test_binary_columns_are_left_out(suffix, encoded, tmp_path):
     loaded = load(file, target="z")
     assert list(loaded.X.columns) == ["a", "y"]
     assert loaded.notes[-1] == "Columns left out: x (binary data)."
-    with pytest.raises(TableError, match="x holds binary data"):
+    with pytest.raises(TableError, match="x contains binary data"):
         load(file, target="x")
 
 

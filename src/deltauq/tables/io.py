@@ -25,15 +25,18 @@ if TYPE_CHECKING:
 
 PARQUET = (".parquet", ".pq")
 ARROW = (".arrow", ".feather", ".ipc", ".arrows")
-FORMATS = {
+OUTPUT_FORMATS = {
     **dict.fromkeys(PARQUET, "Parquet"),
     **dict.fromkeys(ARROW, "Arrow"),
     **dict.fromkeys((".csv", ".tsv", ".txt"), "CSV"),
 }
+"""The formats of written files; `READERS` has those of read files."""
 PANDAS_INDEX = "__index_level_"
 """The name that pandas gives to row labels without a name in files."""
 UNREADABLE = (OSError, ValueError, EOFError, MemoryError, zlib.error, lzma.LZMAError)
 """Errors of readers for damaged files, in addition to those of pyarrow."""
+Opened = tuple[list[str], Iterable[Any], int | None]
+"""The names of columns, the batches, and the number of rows if the file contains it."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +77,7 @@ def read_frame(source: Any, encoding: str = "utf-8") -> tuple[pd.DataFrame, list
         if not batches:
             raise TableError(f"{source} has no rows.")
         table = pa.Table.from_batches(batches)
-        if Path(source).suffix.lower() in (*PARQUET, *ARROW):
+        if Path(source).suffix.lower() in READERS:
             return to_frame(table), stream.duplicates
         # All columns are text, which takes a fraction of the memory in Arrow's form.
         text = pandas.StringDtype("pyarrow")
@@ -91,27 +94,36 @@ def open_table(
         raise TableError(f"{path} does not exist.")
     if path.is_dir():
         raise TableError(f"{path} is a folder.")
-    pa = require_pyarrow()
-    suffix, n_rows = path.suffix.lower(), None
     with ExitStack() as stack:
         with as_table_error(path):
-            if suffix in PARQUET:
-                file = stack.enter_context(open_parquet(path))
-                n_rows = file.metadata.num_rows
-                names, batches = file.schema_arrow.names, file.iter_batches(batch_size=batch_rows)
-            elif suffix in ARROW:
-                with path.open("rb") as opened:
-                    is_indexed = opened.read(6) == b"ARROW1"
-                if is_indexed:
-                    file = stack.enter_context(pa.ipc.open_file(path))
-                    batches = (file.get_batch(k) for k in range(file.num_record_batches))
-                else:
-                    batches = file = stack.enter_context(pa.ipc.open_stream(pa.OSFile(str(path))))
-                names = file.schema.names
-            else:
-                csv_file = stack.enter_context(closing(CSVReader(path, encoding)))
-                names, batches = csv_file.names, csv_file.batches()
+            reader = READERS.get(path.suffix.lower(), _open_csv)
+            names, batches, n_rows = reader(stack, path, batch_rows, encoding)
         yield _stream(path, names, batches, batch_rows, n_rows)
+
+
+def _open_parquet(stack: ExitStack, path: Path, batch_rows: int, encoding: str) -> Opened:
+    file = stack.enter_context(open_parquet(path))
+    return file.schema_arrow.names, file.iter_batches(batch_size=batch_rows), file.metadata.num_rows
+
+
+def _open_arrow(stack: ExitStack, path: Path, batch_rows: int, encoding: str) -> Opened:
+    pa = require_pyarrow()
+    with path.open("rb") as opened:
+        is_indexed = opened.read(6) == b"ARROW1"
+    if not is_indexed:
+        stream = stack.enter_context(pa.ipc.open_stream(pa.OSFile(str(path))))
+        return stream.schema.names, stream, None
+    file = stack.enter_context(pa.ipc.open_file(path))
+    return file.schema.names, (file.get_batch(k) for k in range(file.num_record_batches)), None
+
+
+def _open_csv(stack: ExitStack, path: Path, batch_rows: int, encoding: str) -> Opened:
+    file = stack.enter_context(closing(CSVReader(path, encoding)))
+    return file.names, file.batches(), None
+
+
+READERS = {**dict.fromkeys(PARQUET, _open_parquet), **dict.fromkeys(ARROW, _open_arrow)}
+"""For suffixes of files whose columns have types; other files are CSV, or rejected by `CSVReader`."""
 
 
 @contextmanager
@@ -217,8 +229,8 @@ def output_format(out: Path) -> str | None:
     """Return the format that a file name determines: "Parquet", "Arrow", "CSV" or None."""
     name = out.name.lower()
     if name.endswith(".gz"):
-        return "CSV" if FORMATS.get(Path(name.removesuffix(".gz")).suffix) == "CSV" else None
-    return FORMATS.get(Path(name).suffix)
+        return "CSV" if OUTPUT_FORMATS.get(Path(name.removesuffix(".gz")).suffix) == "CSV" else None
+    return OUTPUT_FORMATS.get(Path(name).suffix)
 
 
 class Writer:
@@ -302,15 +314,16 @@ class Writer:
 def _open_writer(file: Any, out: Path, schema: Any) -> Iterator[Any]:
     """Open a path or a file object to write batches of a schema, in the format of the final name."""
     pa = require_pyarrow()
-    if output_format(out) == "Parquet":
+    format = output_format(out)
+    if format == "Parquet":
         from pyarrow import parquet
 
         with parquet.ParquetWriter(file, schema) as writer:
             yield writer
-    elif output_format(out) == "Arrow":
+    elif format == "Arrow":
         with pa.output_stream(file, compression=None) as stream, pa.ipc.new_file(stream, schema) as writer:
             yield writer
-    else:
+    elif format == "CSV":
         from pyarrow import csv
 
         name = out.name.lower()
@@ -320,3 +333,5 @@ def _open_writer(file: Any, out: Path, schema: Any) -> Iterator[Any]:
             csv.CSVWriter(stream, schema, write_options=options) as writer,
         ):
             yield writer
+    else:
+        raise TableError(f"cannot write {out}: no format is known for its suffix.")
