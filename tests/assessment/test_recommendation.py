@@ -194,7 +194,7 @@ def test_similar_costs_are_a_tie(seconds, advice):
     assert decide(metrics).advice is advice
 
 
-def test_lower_error_that_is_not_significant_suggests_repeats():
+def test_insignificant_gain_suggests_repeats():
     metrics = regression(anchored=regressor(8.0, 0.01, noise=0.5), center=regressor(10.0, 0.01))
     assert_advice(metrics, Advice.NO_ANCHORING, "plain", "not significant over 5 folds", "more repeats")
     higher = regression(anchored=regressor(12.0, 0.01, noise=0.5), center=regressor(10.0, 0.01))

@@ -113,7 +113,7 @@ def make_masked():
 
 
 @pytest.mark.parametrize("make", [Recurrent, make_spectral, make_with_prior, make_masked])
-def test_networks_that_cannot_be_stacked_are_trained_one_by_one(wave, make):
+def test_unstackable_networks_are_trained_separately(wave, make):
     x, y = wave
     model = DeepEnsemble(make, 2).fit(x, y, RECIPE)
     for seed, member in zip((7, 8), model.members_, strict=True):

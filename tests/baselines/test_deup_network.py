@@ -37,7 +37,7 @@ def test_errors_are_out_of_fold():
     assert abs(float(model.scale_) - float(y.std())) < 0.25
 
 
-def test_folds_trained_together_equal_folds_trained_one_by_one(tmp_path):
+def test_folds_trained_together_or_separately(tmp_path):
     x, y = heteroscedastic(62)
     recipe = Recipe(epochs=3, batch_size=16, lr=1e-2)
     together = DEUPNetwork(make, 3).fit(x, y, recipe)

@@ -69,7 +69,7 @@ def test_rows_do_not_depend_on_their_batch(case):
     assert not whole.mean.requires_grad and not whole.var.requires_grad
 
 
-def test_same_seed_same_result_and_global_random_state_unchanged(case):
+def test_same_seed_gives_the_same_result(case):
     method, make, x, y = case
     state = torch.get_rng_state()
     first = method(make).fit(x, y, RECIPE).posterior(x, link_of(y))

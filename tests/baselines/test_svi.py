@@ -157,7 +157,7 @@ def test_zero_inputs_and_low_precision_have_finite_gradients(dtype):
     assert all(parameter.grad.isfinite().all() for parameter in layer.parameters())
 
 
-def test_classes_are_learned_and_entropy_grows_away_from_data(blobs):
+def test_entropy_of_classes_away_from_data(blobs):
     x, y = blobs
     recipe = Recipe(epochs=60, batch_size=50, lr=2e-2)
     model = SVI(lambda: MLP(2, 3, (16,)), n_samples=50).fit(x, y, recipe)

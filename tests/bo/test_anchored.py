@@ -65,7 +65,7 @@ def test_shapes(bowl, dtype, m, kind):
             assert posterior.rsample(torch.Size([5])).shape == (5, *batch, q, m)
 
 
-def test_ensemble_values_equal_network_outputs_under_each_anchor(bowl, model):
+def test_ensemble_values_are_outputs_per_anchor(bowl, model):
     x, y = bowl
     points = torch.rand(3, 2, 2, dtype=torch.float64)
     inputs = (points - x.mean(0)) / x.std(0)

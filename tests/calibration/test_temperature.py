@@ -38,7 +38,7 @@ def problem(n=400, c=5, temperature=2.0, seed=0):
     temperature=st.floats(0.2, 20.0),
     shift=st.floats(-100.0, 100.0),
 )
-def test_the_temperature_is_the_optimum_of_an_independent_search(seed, c, temperature, shift):
+def test_temperature_equals_that_of_a_search(seed, c, temperature, shift):
     logits, labels = problem(200, c, temperature, seed)
     logits = logits + shift
 

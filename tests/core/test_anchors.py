@@ -66,7 +66,7 @@ def test_data_anchors_are_training_rows():
     np.testing.assert_array_equal(np.sort(anchors, axis=0), np.sort(x, axis=0))
 
 
-def test_normal_anchors_have_the_weighted_moments_of_the_data():
+def test_normal_anchors_have_weighted_moments():
     x = rng().normal([5.0, -3.0], [0.1, 10.0], size=(50, 2))
     weights = rng().random(50)
     anchors = NormalPrior().draw(x, 40_000, rng(), weights=weights)

@@ -55,7 +55,7 @@ def test_categories_become_codes_and_months_keep_their_order(tmp_path):
     assert table.names == ["a", "month", "kind", "y"]
 
 
-def test_missing_openml_tables_are_downloaded_with_scikit_learn(tmp_path, monkeypatch):
+def test_missing_openml_tables_are_downloaded(tmp_path, monkeypatch):
     monkeypatch.setenv("DELTAUQ_DATA", str(tmp_path))
     monkeypatch.setenv("DELTAUQ_CACHE", str(tmp_path))
     data = pd.DataFrame({"a": [1.0, 2.0, 3.0], "kind": pd.Categorical(["b", "c", "b"])})

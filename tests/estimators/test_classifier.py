@@ -45,7 +45,7 @@ def test_probabilities_are_the_mean_over_anchors(labelled):
 
 
 @pytest.mark.parametrize("base", [SVC(C=10), LinearSVC(), RidgeClassifier()], ids=lambda b: type(b).__name__)
-def test_probabilities_from_scores_are_fitted_on_held_out_rows(base):
+def test_probabilities_are_fitted_on_held_out_rows(base):
     X, y = load_iris(return_X_y=True)
     X_train, X_test, y_train, y_test = train_test_split(X, y, random_state=0, stratify=y)
     model = AnchoredClassifier(base, random_state=0).fit(X_train, y_train)
@@ -158,7 +158,7 @@ def test_refitting_with_another_estimator(labelled):
     assert not hasattr(model, "probability_calibrator_")
 
 
-def test_fitting_probabilities_does_not_grow_with_the_anchors(labelled, monkeypatch):
+def test_cost_of_probabilities_does_not_depend_on_anchors(labelled, monkeypatch):
     X, y = labelled
     fitted_on, fit = [], LogisticRegression.fit
 

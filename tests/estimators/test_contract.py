@@ -105,7 +105,7 @@ def test_contract_of_classifiers(base, labelled):
     check_contract(AnchoredClassifier(base, n_anchors=7, random_state=0), *labelled)
 
 
-def test_contract_notices_a_prediction_that_depends_on_its_batch(table):
+def test_contract_detects_batch_dependence(table):
     class Leaky(AnchoredRegressor):
         def posterior(self, X, return_samples=False):
             return super().posterior(X - X.mean(axis=0), return_samples)

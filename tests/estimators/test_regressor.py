@@ -112,7 +112,7 @@ def test_set_anchors(table):
         model.set_anchors(np.ones((3, 2)))
 
 
-def test_center_keeps_the_plain_prediction_and_takes_the_spread(table):
+def test_center_keeps_the_plain_prediction(table):
     X, y = table
     plain = RandomForestRegressor(3, random_state=5).fit(X, y)
     anchored = AnchoredRegressor(RandomForestRegressor(3, random_state=5), random_state=0).fit(X, y)

@@ -48,7 +48,7 @@ def test_auroc_counts_a_tie_as_half(sides):
 
 
 @given(scores())
-def test_aupr_is_the_precision_averaged_over_the_steps_of_recall(sides):
+def test_aupr_is_the_average_precision(sides):
     inside, outside = sides
     area = 0.0
     for threshold in np.unique(outside):

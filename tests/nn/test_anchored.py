@@ -12,7 +12,7 @@ from deltauq.nn import Anchored
 from tests.nn.helpers import training_tuples
 
 
-def test_anchors_are_other_rows_of_the_batch_and_new_each_time(mlp):
+def test_batch_anchors_are_other_rows_each_time(mlp):
     net, x = Anchored(mlp), torch.randn(20, 5)
     first, second = training_tuples(net, x), training_tuples(net, x)
     anchors, deltas = first.split(5, dim=1)
@@ -107,7 +107,7 @@ def test_same_seed_same_training(mlp):
     assert torch.equal(train(), train())
 
 
-def test_copies_of_a_single_row_are_paired_with_stored_anchors(mlp):
+def test_batch_of_equal_rows_uses_stored_anchors(mlp):
     net = Anchored(mlp, n_anchors=4)
     net.set_anchors(torch.full((4, 5), 3.0))
     with net.repeated_batches(3):

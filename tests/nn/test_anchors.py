@@ -12,7 +12,7 @@ from deltauq.nn import Anchored, anchored_loss
 from deltauq.nn.anchors import derangement, reversal
 
 
-def test_training_stores_its_last_inputs_until_anchors_are_set(mlp):
+def test_training_stores_its_last_inputs(mlp):
     net, x = Anchored(mlp, n_anchors=4), torch.arange(100.0).reshape(20, 5)
     assert net.anchors.numel() == 0
     net(x[:3])
@@ -29,7 +29,7 @@ def test_training_stores_its_last_inputs_until_anchors_are_set(mlp):
     assert torch.equal(net.anchors, x[16:])
 
 
-def test_set_anchors_draws_from_many_inputs_and_takes_all_of_few(mlp):
+def test_set_anchors_of_many_and_few_inputs(mlp):
     net, x = Anchored(mlp, n_anchors=4), torch.randn(20, 5)
     net.set_anchors(x)
     assert len({tuple(a) for a in net.anchors.tolist()} & {tuple(a) for a in x.tolist()}) == 4
@@ -63,7 +63,7 @@ def test_copies_of_a_batch_are_stored_once(mlp):
     assert torch.equal(net.anchors, batches.flatten(0, 1))
 
 
-def test_anchors_stored_in_inference_mode_can_be_trained_with(mlp):
+def test_training_with_anchors_of_inference_mode(mlp):
     x = torch.randn(8, 5)
     for store in ("set", "remember", "load"):
         net = Anchored(copy.deepcopy(mlp), n_anchors=4)

@@ -269,7 +269,7 @@ def test_gradients_flow_to_inputs_that_require_them(mlp):
         assert not net.posterior(x).mean.requires_grad
 
 
-def test_lower_precision_is_close_and_its_moments_are_not_low(conv_net, images):
+def test_moments_of_lower_precision(conv_net, images):
     net = Anchored(conv_net, n_anchors=4)
     net(images)
     exact, low = (
@@ -381,7 +381,7 @@ def test_threads_may_share_a_network():
         torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-7)
 
 
-def test_averaging_over_masked_anchors_may_be_set_after_training():
+def test_average_masked_after_training():
     x = torch.randn(6, 5)
     net = Anchored(MLP(5, 2, (16,)), mask=0.5).eval()
     net.set_anchors(torch.randn(10, 5))

@@ -190,7 +190,7 @@ class EarlyMask(nn.Module):
 
 @pytest.mark.parametrize("weight", [torch.zeros(6, 1), torch.ones(6, 1)])
 @pytest.mark.parametrize(("options", "early"), [({}, True), ({"at": "head"}, False)])
-def test_further_inputs_that_change_the_anchored_tensor_raise(weight, options, early):
+def test_inputs_that_change_the_anchored_tensor_raise(weight, options, early):
     net, x = Anchored(EarlyMask(), n_anchors=3, **options), torch.randn(6, 5)
     with pytest.raises(
         ValueError, match=r"additional inputs change what enters the anchored layer.*by stem= or at="

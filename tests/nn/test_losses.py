@@ -76,7 +76,7 @@ def test_copies_of_a_batch_get_different_anchors(mlp, how):
     assert torch.equal(training_tuples(net, x)[:, :5], x.flip(0))
 
 
-def test_log_squared_error_is_the_likelihood_with_the_best_noise():
+def test_log_squared_error_is_a_likelihood():
     outputs, targets = torch.randn(2, 50, 3).unbind()
     best = torch.distributions.Normal(outputs, (outputs - targets).square().mean().sqrt())
     surprise = -best.log_prob(targets).mean() - 0.5 * math.log(2 * math.pi) - 0.5

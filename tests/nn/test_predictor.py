@@ -9,7 +9,7 @@ from deltauq.nn.predictor import AnchorPredictor
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("average_masked", [False, True])
-def test_a_predictor_of_lower_precision_gives_moments_in_float32(dtype, average_masked):
+def test_half_precision_predictor_has_float32_moments(dtype, average_masked):
     net = Anchored(MLP(5, 2, (16,)), mask=0.5, average_masked=average_masked)
     net.set_anchors(torch.randn(10, 5))
     x = torch.randn(7, 5).to(dtype)

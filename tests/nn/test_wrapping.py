@@ -84,7 +84,7 @@ def test_head_over_a_frozen_backbone_trains_alone():
     assert net.anchored_layer.wide.weight.grad is not None
 
 
-def test_embedding_networks_are_anchored_behind_the_embedding():
+def test_embeddings_are_anchored_after_the_embedding():
     network = nn.Sequential(nn.Embedding(50, 8), nn.Flatten(), nn.Linear(24, 2))
     tokens = torch.randint(50, (6, 3))
     with pytest.raises(ValueError, match=r"first reaches '0' \(Embedding\), not the widened layer '2'"):

@@ -206,7 +206,7 @@ def test_integer_classes_with_missing_values(tmp_path):
     assert (halves.labels, set(halves.y)) == ("float64", {"1.0", "1.5"})
 
 
-def test_parquet_and_feather_of_one_table_agree_on_dictionaries(tmp_path):
+def test_parquet_and_feather_dictionaries_agree(tmp_path):
     values = {
         "k": pa.array([10, 20, 30]),
         "day": pa.array([datetime.date(2024, 1, day) for day in (1, 2, 4)]),

@@ -274,7 +274,7 @@ def test_unknown_formats_raise(value, advice, tmp_path):
         *("Marsh {k} Road", "{k} March Street 2021", "item {k}, in May", "a{k}b4-11ee", "1/{k}", "{k}%-20%"),
     ],
 )
-def test_categories_ids_and_free_text_are_not_dates_or_numbers(value):
+def test_text_is_not_read_as_dates_or_numbers(value):
     frame = pd.DataFrame(
         {"made": [value.format(k=10 + k) for k in range(40)], "x": [f"{k}" for k in range(40)]}
     )

@@ -120,7 +120,7 @@ def test_moments_of_the_noise_on_grey(severity):
         assert np.mean(noisy == value) == pytest.approx(amount / 2, rel=0.1)
 
 
-def test_noise_differs_between_images_channels_and_severities():
+def test_noise_of_images_channels_and_severities():
     grey = np.full((2, 32, 32, 3), 128, np.uint8)
     first, second = (corrupt(grey, "gaussian_noise", severity).astype(float) for severity in (1, 2))
     rows = [first[0, ..., 0], first[0, ..., 1], first[1, ..., 0], second[0, ..., 0]]

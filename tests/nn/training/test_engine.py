@@ -57,7 +57,7 @@ def test_a_plain_run_is_a_plain_loop(table):
 
 
 @pytest.mark.parametrize("anchored", [False, True])
-def test_a_run_is_repeatable_and_keeps_the_global_random_state(table, anchored):
+def test_runs_repeat_and_keep_the_random_state(table, anchored):
     x, y = table
     recipe = replace(RECIPE, epochs=40)
     nets = [make(anchored, dropout=0.1) for _ in range(2)]
