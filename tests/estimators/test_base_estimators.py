@@ -378,3 +378,15 @@ def test_pipelines_of_estimators_without_tags(table, gaps):
     with pytest.raises(ValueError, match=r"X contains NaN, which Pipeline does not accept[^\n]*$"):
         fit(base, gaps)
     fit(make_pipeline(SimpleImputer(), Nearest(2)), gaps)
+
+
+@pytest.mark.parametrize(
+    "wrapper",
+    [BaggingRegressor, MultiOutputRegressor, TransformedTargetRegressor, AnchoredRegressor],
+)
+def test_wrapped_unfitted_forests(wrapper):
+    X, y = np.random.default_rng(0).normal(size=(30, 2)), np.arange(30.0)
+    y = np.column_stack([y, y]) if wrapper is MultiOutputRegressor else y
+    base = wrapper(RandomForestRegressor(2))
+    model = AnchoredRegressor(base, n_anchors=3, n_train_anchors=2, random_state=0).fit(X, y)
+    assert np.all(model.predict(X, return_std=True)[1] >= 0)

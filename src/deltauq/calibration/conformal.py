@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from numbers import Real
 from typing import Any, Self
 
 import numpy as np
@@ -38,7 +39,7 @@ def conformal_quantile(scores: Array, coverage: float) -> Any:
     quantile : float, or array of shape (o,)
         Infinite, with a warning, if there are too few rows for the coverage.
     """
-    if not 0.0 < coverage < 1.0:
+    if not isinstance(coverage, Real) or not 0.0 < coverage < 1.0:
         raise ValueError(f"coverage must lie between 0 and 1, got {as_text(coverage)}.")
     scores = np.sort(on_host(scores), axis=0)
     rank = int(np.ceil((len(scores) + 1) * coverage - ROUNDING))

@@ -97,7 +97,7 @@ class TemperatureScaler(BaseEstimator):
     def transform(self, logits: Array) -> Any:
         """Return `logits` of shape (n, c) divided by `temperature_`, on the device they came from."""
         check_is_fitted(self, "temperature_")
-        return logits / self.temperature_
+        return (logits if hasattr(logits, "shape") else np.asarray(logits)) / self.temperature_
 
 
 def _best_temperature(logits: np.ndarray, labels: np.ndarray) -> float:

@@ -195,6 +195,8 @@ def check_no_column_parameters(base: BaseEstimator) -> None:
     """Raise ValueError for parameters that refer to columns, since pairs have other columns than X."""
     for part in _parts(base):
         for name, value in part.get_params(deep=False).items():
+            if name not in (*COLUMN_PARAMETERS, *CATEGORY_PARAMETERS):
+                continue  # the length of an unfitted forest is an error
             if value is None or (hasattr(value, "__len__") and len(value) == 0):
                 continue
             if name in COLUMN_PARAMETERS:

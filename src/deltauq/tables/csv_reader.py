@@ -100,30 +100,30 @@ class CSVReader:
         from pyarrow import csv as arrow_csv
 
         names = [str(number) for number in range(self._width)]
-        source = _Joined(self._head, self._bytes, self._nul_bytes)
+        source: Any = _Joined(self._head, self._bytes, self._nul_bytes)
         if not source.has_more():
             return
-        with self._errors():
-            reader = arrow_csv.open_csv(
-                pa.PythonFile(source, mode="r"),
-                arrow_csv.ReadOptions(column_names=names, block_size=BLOCK),
-                arrow_csv.ParseOptions(delimiter=self._delimiter, newlines_in_values=True),
-                arrow_csv.ConvertOptions(
-                    column_types=dict.fromkeys(names, pa.string()),
-                    null_values=MISSING,
-                    strings_can_be_null=True,
-                ),
-            )
         released = weakref.ref(source)
-        del source
+        reader = None
         try:
             with self._errors():
+                reader = arrow_csv.open_csv(
+                    pa.PythonFile(source, mode="r"),
+                    arrow_csv.ReadOptions(column_names=names, block_size=BLOCK),
+                    arrow_csv.ParseOptions(delimiter=self._delimiter, newlines_in_values=True),
+                    arrow_csv.ConvertOptions(
+                        column_types=dict.fromkeys(names, pa.string()),
+                        null_values=MISSING,
+                        strings_can_be_null=True,
+                    ),
+                )
                 for batch in reader:
                     columns = batch.columns[self._fields]
                     yield pa.RecordBatch.from_arrays(columns, names=self.names)
         finally:
-            reader.close()
-            del reader
+            if reader is not None:
+                reader.close()
+            source = reader = None
             # An interpreter that ends while Arrow's thread still uses the stream would abort.
             deadline = time.monotonic() + 1
             while released() is not None and time.monotonic() < deadline:
