@@ -105,7 +105,7 @@ def pictures() -> Iterator[tuple[str, Figure, tuple[int, int]]]:
     for name, estimator in zip(("band", "forest"), ESTIMATORS, strict=True):
         yield name, band(estimator, (-1.6, 3.4)), SIZE
     table = predict_table()
-    stds = {"raw": table.raw_std, "calibrated": table.std}
+    stds = {"raw": table.uncalibrated_std, "calibrated": table.std}
     yield "error-by-spread", plots.error_by_spread(table.y - table.mean, stds), SIZE
     observed = {name: coverage_curve(table.y, table.mean, std, LEVELS)[1] for name, std in stds.items()}
     yield "coverage", plots.coverage_curves(LEVELS, observed), SIZE

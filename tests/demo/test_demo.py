@@ -31,7 +31,7 @@ def test_progress_and_repeatability(small_demo):
     assert first == second
 
 
-def test_gap_ratio_uses_raw_std_inside_the_limits(small_demo):
+def test_gap_ratio_uses_uncalibrated_std_inside_the_limits(small_demo):
     band = run.fit_band("knn")
     x = np.array([-9.0, -2.0, 0.0, 2.0])
     other = Band("", band.toy, x, x, x, np.array([50.0, 1.0, 6.0, 3.0]), x)
@@ -41,7 +41,7 @@ def test_gap_ratio_uses_raw_std_inside_the_limits(small_demo):
 def test_scores_of_a_table():
     y, std = np.array([1.0, 2.0, 3.0, 4.0]), np.array([1.0, 2.0, 3.0, 4.0])
     large = Posterior(y + std, std[::-1] ** 2)
-    table = TableResult(y, plain=y + 2, mean=y + std, raw_std=0.1 * std, std=10 * std, large=large)
+    table = TableResult(y, plain=y + 2, mean=y + std, uncalibrated_std=0.1 * std, std=10 * std, large=large)
     plain, raw, calibrated, trees = table.scores()
     assert plain == {"model": "forest of 5, plain", "mae": 2.0}
     assert (raw["spearman"], raw["coverage"], calibrated["coverage"]) == (1.0, 0.0, 1.0)

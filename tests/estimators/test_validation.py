@@ -213,7 +213,7 @@ def test_dates_as_anchors_raise():
 
 @pytest.mark.parametrize("anchors", ["normal", "kmeans"])
 def test_priors_that_average_raise_for_missing_values(anchors):
-    with pytest.raises(ValueError, match=r"takes means.*NaN.*anchors=.data"):
+    with pytest.raises(ValueError, match=r"requires means.*NaN.*anchors=.data"):
         AnchoredRegressor(BOOSTING, anchors=anchors).fit(broken(np.nan), y)
 
 

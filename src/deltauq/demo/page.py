@@ -55,13 +55,13 @@ def _band_blocks(bands: list[Band]) -> list[Block]:
     high = max(float((band.mean + 2 * band.std).max()) for band in bands)
     return [
         f"{N_POINTS} noisy points of a curve, none of them between −1 and 1. All of them are anchors (the "
-        "ticks at the bottom). The inner band is mean ± 2σ before calibration (raw), the outer band mean ± "
-        "2σ after it.",
+        "ticks at the bottom). The inner band is mean ± 2σ before calibration (uncalibrated), the outer band "
+        "mean ± 2σ after it.",
         [_band_figure(band, (low - 0.4, high + 0.1)) for band in bands],
         "Trees carry the nearest training values into the gap. Both sides have about the same value, so "
         "all anchors give nearly the same output, and σ stays small although the prediction is wrong. The "
-        "raw σ of the support vector machine grows in the gap, but is smaller than the noise: it ranks, "
-        "and calibration gives it the size of the errors at the data. Its size in the gap is an "
+        "uncalibrated σ of the support vector machine grows in the gap, but is smaller than the noise: it "
+        "ranks, and calibration gives it the size of the errors at the data. Its size in the gap is an "
         "extrapolation.",
     ]
 
@@ -70,19 +70,19 @@ def _band_figure(band: Band, y_range: tuple[float, float]) -> Figure:
     figure = plots.mean_and_band(
         band.x,
         band.mean,
-        {"calibrated": 2 * band.std, "raw": 2 * band.raw_std},
+        {"calibrated": 2 * band.std, "uncalibrated": 2 * band.uncalibrated_std},
         train=(band.toy.X[:, 0], band.toy.y),
         anchors=band.anchors,
         truth=band.toy.truth(band.x),
         gap=band.toy.gap,
         y_range=y_range,
     )
-    caption = f"Mean raw σ in the gap is {band.gap_ratio:.1f} times that at the data."
+    caption = f"Mean uncalibrated σ in the gap is {band.gap_ratio:.1f} times that at the data."
     return Figure(figure, band.name, caption)
 
 
 def _table_blocks(table: TableResult) -> list[Block]:
-    stds = {"raw": table.raw_std, "calibrated": table.std}
+    stds = {"uncalibrated": table.uncalibrated_std, "calibrated": table.std}
     observed = {name: coverage_curve(table.y, table.mean, std, LEVELS)[1] for name, std in stds.items()}
     return [
         f"scikit-learn's diabetes data, {N_TRAIN} training rows and {len(table.y)} test rows. The base "

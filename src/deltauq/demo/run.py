@@ -39,23 +39,23 @@ COVERAGE = 0.9
 
 @dataclass(frozen=True)
 class Band:
-    """The predictions of an anchored estimator over one input; `std` is calibrated, `raw_std` is not."""
+    """The predictions of an anchored estimator over one input; `std` is calibrated."""
 
     name: str
     toy: GapToy
     x: np.ndarray
     mean: np.ndarray
     std: np.ndarray
-    raw_std: np.ndarray
+    uncalibrated_std: np.ndarray
     anchors: np.ndarray
 
     @property
     def gap_ratio(self) -> float:
-        """Mean raw σ in the gap, divided by mean raw σ where there is data."""
+        """Mean uncalibrated σ in the gap, divided by mean uncalibrated σ where there is data."""
         (low, high), (start, end) = self.toy.gap, self.toy.limits
         in_gap = (self.x > low) & (self.x < high)
         in_data = ~in_gap & (self.x >= start) & (self.x <= end)
-        return float(self.raw_std[in_gap].mean() / self.raw_std[in_data].mean())
+        return float(self.uncalibrated_std[in_gap].mean() / self.uncalibrated_std[in_data].mean())
 
 
 @dataclass(frozen=True)
@@ -63,20 +63,20 @@ class TableResult:
     """Predictions for the test rows of the diabetes data.
 
     `plain` is the prediction of a small forest, and `large` the mean and variance over the trees of a larger
-    one. `mean`, `raw_std` and `std` are those of the anchored small forest, before and after calibration.
+    one. `mean`, `uncalibrated_std` and `std` (calibrated) are those of the anchored small forest.
     """
 
     y: np.ndarray
     plain: np.ndarray
     mean: np.ndarray
-    raw_std: np.ndarray
+    uncalibrated_std: np.ndarray
     std: np.ndarray
     large: Posterior
 
     def scores(self) -> list[dict[str, Any]]:
         """Return the metrics of each model; the plain forest has no σ, hence an error only."""
         with_std = {
-            f"forest of {N_TREES}, anchored": (self.mean, self.raw_std),
+            f"forest of {N_TREES}, anchored": (self.mean, self.uncalibrated_std),
             f"forest of {N_TREES}, anchored, calibrated": (self.mean, self.std),
             f"forest of {N_TREES_LARGE}, spread of its trees": (self.large.mean, self.large.std),
         }
@@ -151,8 +151,8 @@ def fit_band(name: str) -> Band:
     x = np.linspace(toy.limits[0] - 0.3, toy.limits[1] + 0.3, 173)
     model = _anchored(ESTIMATORS[name], n_anchors=N_POINTS).fit(toy.X, toy.y)
     mean, std = model.predict(x[:, None], return_std=True)
-    raw_std = model.posterior(x[:, None]).std
-    return Band(name, toy, x, mean, std, raw_std, np.sort(model.anchors_[:, 0]))
+    uncalibrated_std = model.posterior(x[:, None]).std
+    return Band(name, toy, x, mean, std, uncalibrated_std, np.sort(model.anchors_[:, 0]))
 
 
 def predict_table() -> TableResult:

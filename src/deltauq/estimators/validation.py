@@ -132,7 +132,7 @@ def check_finite_means(prior: AnchorPrior, X: np.ndarray) -> None:
     takes_means = isinstance(prior, KMeansPrior) or (isinstance(prior, NormalPrior) and not prior.standard)
     if takes_means and np.isnan(X).any():
         raise ValueError(
-            f'{prior!r} takes means of X, but X contains NaN: use anchors="data", or fill it first, as in '
+            f'{prior!r} requires means of X, but X contains NaN: use anchors="data", or fill it first, as in '
             "make_pipeline(SimpleImputer(), <anchored estimator>)."
         )
 

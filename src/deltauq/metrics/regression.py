@@ -125,22 +125,23 @@ def crps(y: ArrayLike, mean: ArrayLike, std: ArrayLike) -> float:
     return float(np.mean(terms))
 
 
-def coverage(y: ArrayLike, mean: ArrayLike, std: ArrayLike, level: float = 0.9) -> float:
+def coverage(y: ArrayLike, mean: ArrayLike, std: ArrayLike, nominal: float = 0.9) -> float:
     """Return the proportion of targets inside Gaussian intervals.
 
     Parameters
     ----------
     y, mean, std : array-like of shape (n,)
-    level : float, default=0.9
-        In (0, 1). The interval is mean ± z · std with z the normal quantile of (1 + level) / 2.
+    nominal : float, default=0.9
+        The nominal coverage, in (0, 1). The interval is mean ± z · std with z the normal quantile of
+        (1 + nominal) / 2.
 
     Returns
     -------
     coverage : float
-        In [0, 1]. Close to `level` when σ has the right size.
+        In [0, 1]. Close to `nominal` when σ has the right size.
     """
     error, std = _absolute_error_and_std(y, mean, std)
-    return float(np.mean(error <= _half_width(level) * std))
+    return float(np.mean(error <= _half_width(nominal) * std))
 
 
 def coverage_curve(
@@ -187,13 +188,13 @@ def miscalibration(y: ArrayLike, mean: ArrayLike, std: ArrayLike) -> float:
     return float(0.5 * np.sum(high * np.abs(high) - low * np.abs(low)))
 
 
-def width(std: ArrayLike, level: float = 0.9) -> float:
+def width(std: ArrayLike, nominal: float = 0.9) -> float:
     """Return the mean width of Gaussian intervals.
 
     Parameters
     ----------
     std : array-like of shape (n,)
-    level : float, default=0.9
+    nominal : float, default=0.9
         In (0, 1).
 
     Returns
@@ -201,7 +202,7 @@ def width(std: ArrayLike, level: float = 0.9) -> float:
     width : float
         In the unit of the target. Of two methods with the same coverage, the narrower one is better.
     """
-    return float(2.0 * _half_width(level) * np.mean(_checked_std(std)))
+    return float(2.0 * _half_width(nominal) * np.mean(_checked_std(std)))
 
 
 def sharpness(std: ArrayLike) -> float:
@@ -219,11 +220,11 @@ def sharpness(std: ArrayLike) -> float:
     return float(np.sqrt(np.mean(_checked_std(std) ** 2)))
 
 
-def _half_width(level: float) -> float:
+def _half_width(nominal: float) -> float:
     """Return half the width of the interval in standard deviations."""
-    if not 0.0 < level < 1.0:
-        raise ValueError(f"level must lie between 0 and 1, got {level!r}.")
-    return float(ndtri((1.0 + level) / 2.0))
+    if not 0.0 < nominal < 1.0:
+        raise ValueError(f"nominal must lie between 0 and 1, got {nominal!r}.")
+    return float(ndtri((1.0 + nominal) / 2.0))
 
 
 def _z_scores(error: np.ndarray, std: np.ndarray) -> np.ndarray:

@@ -25,7 +25,7 @@ def risk_coverage(loss: ArrayLike, uncertainty: ArrayLike) -> tuple[np.ndarray, 
     -------
     coverage : ndarray of shape (n,)
         Proportion of rows kept: 1/n, 2/n, …, 1.
-    risk : ndarray of shape (n,)
+    mean_loss : ndarray of shape (n,)
         Rises when the uncertainty is informative; its last value is the mean loss of all rows.
     """
     loss, uncertainty = columns(loss=loss, uncertainty=uncertainty)
@@ -36,7 +36,7 @@ def risk_coverage(loss: ArrayLike, uncertainty: ArrayLike) -> tuple[np.ndarray, 
 
 
 def aurc(loss: ArrayLike, uncertainty: ArrayLike) -> float:
-    """Return the area under the risk-coverage curve: the mean of its n risks.
+    """Return the area under the risk-coverage curve: the mean of its n mean losses.
 
     Parameters
     ----------
@@ -48,8 +48,8 @@ def aurc(loss: ArrayLike, uncertainty: ArrayLike) -> float:
     aurc : float
         In the unit of the loss; smaller is better. A constant uncertainty gives the mean loss.
     """
-    _, risk = risk_coverage(loss, uncertainty)
-    return float(np.mean(risk))
+    _, mean_loss = risk_coverage(loss, uncertainty)
+    return float(np.mean(mean_loss))
 
 
 def ause(loss: ArrayLike, uncertainty: ArrayLike) -> float:

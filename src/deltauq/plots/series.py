@@ -42,7 +42,7 @@ def dot_plot(rows: Sequence[str], series: Series, *, x_title: str, reference: fl
         if np.isfinite(series[name][0]).any()
     }
     # A row is one unit high: its label on top, below it the dots, none of whose bars hides another.
-    # Labels beside the dots would leave too little width on a phone.
+    # Labels next to the dots would leave too little width on small screens.
     shifts = np.linspace(-0.1, 0.4, len(drawn)) if len(drawn) > 1 else np.full(len(drawn), 0.15)
     for (name, (colour, symbol)), shift in zip(drawn.items(), shifts, strict=True):
         mean, std = series[name]
