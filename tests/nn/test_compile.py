@@ -108,7 +108,7 @@ class Weighted(torch.nn.Module):
 
 
 @pytest.mark.parametrize("further", [(), (torch.rand(6, 8),)])
-def test_further_inputs_and_a_chosen_output(further):
+def test_additional_inputs_and_a_chosen_output(further):
     net, x = Anchored(Weighted(), n_anchors=3, train_anchors="reverse", output="out"), torch.randn(6, 5)
     expected = net(x, *further)
     actual = torch.compile(net, backend="eager", fullgraph=True)(x, *further)

@@ -71,7 +71,7 @@ def anchored_loss(
         Weight of the variance of the outputs over these anchors.
     anchors : int tensor of shape (e, n), optional
         Rows of this batch to pair inputs with; the batch is in random order. The first copy of a row is
-        paired with these, the k-th with the row that is k times as far from it; nothing is masked or stored.
+        paired with these, the k-th with the row k times as many positions away; nothing is masked or stored.
     **kwargs
         Additional inputs of the network, by keyword; row-wise ones are repeated with the batch.
 
