@@ -27,7 +27,6 @@ KERNEL_PENALTY = 0.5
 """Weight of DUQ's gradient penalty; its authors use 0.5 to 0.75 for CIFAR-10."""
 PRIOR_STD = 0.2
 """Of variational weights: with 50,000 images it acts on their means as a weight decay of 5e-4."""
-INITIAL_STD = 0.01
 
 
 @lru_cache(maxsize=1)
@@ -95,7 +94,7 @@ def train(run: TrainingRun, checkpoint: Path | None = None) -> nn.Module:
         from deltauq import nn as networks
         from deltauq.baselines import SVI
 
-        model = SVI(partial(getattr(networks, run.kind.network), n_classes=N_CLASSES), PRIOR_STD, INITIAL_STD)
+        model = SVI(partial(getattr(networks, run.kind.network), n_classes=N_CLASSES), PRIOR_STD)
         return model.fit(x, y, recipe, **options).network_
     torch.manual_seed(run.seed)
     net = make_network(run.kind)
@@ -145,7 +144,7 @@ def make_network(kind: NetworkKind) -> nn.Module:
     if kind.dropout:
         return add_dropout(net, kind.dropout)
     if kind.variational:
-        return VariationalNetwork(make_variational(net, INITIAL_STD), PRIOR_STD, noise=None)
+        return VariationalNetwork(make_variational(net), PRIOR_STD, noise=None)
     if not kind.anchored:
         return net
     return Anchored(

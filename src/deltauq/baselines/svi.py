@@ -18,6 +18,9 @@ from deltauq.nn.training import Batch, derive_seed
 TINY = 1e-12
 """Smallest variance of an output: the derivative of the square root is infinite at zero."""
 
+INITIAL_STD = 0.01
+"""Of every weight. It changes slowly, so it matters in short runs."""
+
 NOISE_RATE = 10.0
 """Learning rate of the logarithm of the noise, relative to that of the weights."""
 
@@ -68,7 +71,7 @@ class VariationalLayer(nn.Module):
         return self.layer._conv_forward(x, weights["weight"], weights.get("bias"))
 
 
-def make_variational(net: nn.Module, initial_std: float) -> nn.Module:
+def make_variational(net: nn.Module, initial_std: float = INITIAL_STD) -> nn.Module:
     """Replace the Linear and Conv2d layers of a network by variational ones, in place, and return it.
 
     Other weights, such as those of batch norm, stay deterministic. For a single layer, its replacement is
@@ -155,8 +158,6 @@ class SVI(SampledBaseline):
         Returns a new network.
     prior_std : float, default=1
         Standard deviation of the prior of every weight.
-    initial_std : float, default=0.01
-        Initial standard deviation of every weight. It changes slowly, so it matters in short runs.
     noise : float, optional
         Standard deviation of regression targets around the outputs. By default it is learned, starting at 1,
         which suits standardised targets. It is not part of the posterior variance.
@@ -176,27 +177,25 @@ class SVI(SampledBaseline):
         self,
         make_network: MakeNetwork,
         prior_std: float = 1.0,
-        initial_std: float = 0.01,
         *,
         noise: float | None = None,
         n_samples: int = 10,
         seed: int = 0,
     ) -> None:
         super().__init__(make_network)
-        for name, value in (("prior_std", prior_std), ("initial_std", initial_std), ("noise", noise)):
+        for name, value in (("prior_std", prior_std), ("noise", noise)):
             if value is not None and not value > 0.0:
                 raise ValueError(f"{name} must be positive, got {value}.")
         if n_samples < 2:
             raise ValueError(f"n_samples must be at least 2, got {n_samples}.")
         self.prior_std = prior_std
-        self.initial_std = initial_std
         self.noise = noise
         self.n_samples = n_samples
         self.seed = seed
 
     def _fit(self, x: Tensor, y: Tensor, training: Training) -> None:
         check_no_criterion(training, "SVI")
-        module = make_variational(self.new_network(training.recipe.seed), self.initial_std)
+        module = make_variational(self.new_network(training.recipe.seed))
         noise = (self.noise or 1.0) if y.is_floating_point() else None
         net = VariationalNetwork(module, self.prior_std, noise, learn_noise=self.noise is None)
 
