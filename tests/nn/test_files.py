@@ -249,9 +249,7 @@ def test_what_cannot_be_written_raises(mlp, tmp_path):
         def set_extra_state(self, state):
             pass
 
-    with pytest.raises(
-        TypeError, match=r"state 'module.1._extra_state' is a dict, and files contain"
-    ):
+    with pytest.raises(TypeError, match=r"state 'module.1._extra_state' is a dict, and files contain"):
         Anchored(nn.Sequential(nn.Linear(5, 4), Remembers(4, 2))).save(tmp_path / "net")
     with pytest.raises(FileNotFoundError, match=r"there is no folder .*absent to write net\.safetensors to"):
         Anchored(mlp).save(tmp_path / "absent" / "net.safetensors")
