@@ -186,9 +186,9 @@ def test_units_of_the_target(sample, scale):
 
 @pytest.mark.parametrize("level", [0.0, 1.0, -0.1, 90, float("nan")])
 def test_invalid_level(level):
-    with pytest.raises(ValueError, match="nominal must lie between 0 and 1"):
+    with pytest.raises(ValueError, match="nominal coverage must lie between 0 and 1"):
         coverage([1.0], [1.0], [1.0], level)
-    with pytest.raises(ValueError, match="level"):
+    with pytest.raises(ValueError, match="nominal coverage"):
         coverage_curve([1.0], [1.0], [1.0], [0.5, level])
 
 

@@ -223,7 +223,7 @@ def sharpness(std: ArrayLike) -> float:
 def _half_width(nominal: float) -> float:
     """Return half the width of the interval in standard deviations."""
     if not 0.0 < nominal < 1.0:
-        raise ValueError(f"nominal must lie between 0 and 1, got {nominal!r}.")
+        raise ValueError(f"a nominal coverage must lie between 0 and 1, got {nominal!r}.")
     return float(ndtri((1.0 + nominal) / 2.0))
 
 
