@@ -188,7 +188,7 @@ def test_units_of_the_target(sample, scale):
 def test_invalid_level(level):
     with pytest.raises(ValueError, match="nominal coverage must lie between 0 and 1"):
         coverage([1.0], [1.0], [1.0], level)
-    with pytest.raises(ValueError, match="nominal coverage"):
+    with pytest.raises(ValueError, match=r"nominal coverage|levels"):
         coverage_curve([1.0], [1.0], [1.0], [0.5, level])
 
 
