@@ -226,7 +226,7 @@ FOLDERS = {
     "unknown format": (lambda f: rewrite(f, lambda m: m.update(format="mystery")), "unknown to deltauq"),
     "planted pickle": (
         lambda f: (f / "model.pkl").write_bytes(pickle.dumps(Planted())),
-        "no part of a model",
+        "not part of a model",
     ),
     "pickle for a model": (lambda f: with_other_learnt(f, pickle.dumps(Planted())), "cannot be read"),
     "no zip for a model": (lambda f: with_other_learnt(f, b"x" * 99), "cannot be read"),

@@ -16,7 +16,7 @@ def test_model_folder(table, tmp_path):
 
 
 def test_neither_file_nor_model_folder(tmp_path):
-    with pytest.raises(ModelFolderError, match="is no model folder"):
+    with pytest.raises(ModelFolderError, match="is not a model folder"):
         deltauq.load(tmp_path)
     with pytest.raises(FileNotFoundError, match="there is no file"):
         deltauq.load(tmp_path / "absent")

@@ -110,7 +110,7 @@ class Planted:
 def test_additional_pickle_is_never_loaded(name, folder, tmp_path):
     trace = tmp_path / "trace"
     (folder / name).write_bytes(pickle.dumps(Planted(trace)))
-    with pytest.raises(ModelFolderError, match=f"no part of a model: {name}"):
+    with pytest.raises(ModelFolderError, match=f"not part of a model: {name}"):
         load(folder)
     assert not trace.exists()
 

@@ -84,7 +84,7 @@ def save(model: TableModel, folder: str | PathLike[str]) -> None:
     place = folder.resolve()  # keeps a link
     if place.exists() and not any(place.iterdir()):
         # An empty folder may be a volume or a working directory: it is not replaced. Metadata are written
-        # last, since a folder without them is no model.
+        # last, since a folder without them is not a model.
         for name, content in files.items():
             (place / name).write_bytes(content)
     else:
@@ -168,11 +168,11 @@ def read_metadata(folder: Path) -> dict[str, Any]:
         raise ModelFolderError(f"there is no model folder {folder}.")
     path = folder / METADATA_FILE
     if not path.exists():
-        raise ModelFolderError(f"{folder} is no model folder: it has no {METADATA_FILE}.")
+        raise ModelFolderError(f"{folder} is not a model folder: it has no {METADATA_FILE}.")
     others = {entry.name for entry in folder.iterdir() if not entry.name.startswith(".")} - FILES
     if others:
         listed = ", ".join(sorted(others)[:5])
-        raise ModelFolderError(f"{folder} contains files that are no part of a model: {listed}.")
+        raise ModelFolderError(f"{folder} contains files that are not part of a model: {listed}.")
     content = _read(path)
     try:
         metadata = json.loads(content)
@@ -314,7 +314,7 @@ def _check_parts(parts: dict[str, Any], schema: Schema, task: str) -> None:
     """Raise an error for parts that do not fit the schema, the task or each other."""
     model, preprocessor = parts["model"], parts["preprocessor"]
     if type(model) is not {REGRESSION: AnchoredRegressor, CLASSIFICATION: AnchoredClassifier}[task]:
-        raise ValueError(f"its {type(model).__name__} is no model for {task}")
+        raise ValueError(f"its {type(model).__name__} is not a model for {task}")
     if list(getattr(preprocessor, "feature_names_in_", ())) != schema.names:
         raise ValueError("its schema and its preprocessing have different columns")
     steps = [(step, list(names)) for name, step, names in preprocessor.transformers_ if name != "remainder"]
