@@ -308,7 +308,7 @@ def test_missing_and_empty_folders_raise(tmp_path):
     with pytest.raises(ModelFolderError, match="there is no model folder"):
         load(tmp_path / "absent")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(ModelFolderError, match=f"no model folder: it has no {METADATA_FILE}"):
+    with pytest.raises(ModelFolderError, match=f"is not a model folder: it has no {METADATA_FILE}"):
         deltauq.load(tmp_path / "empty")
 
 
