@@ -14,7 +14,7 @@ WEAK_EDGE, STRONG_EDGE = 50, 150
 """Gradients above the first are edges where they touch one above the second."""
 
 FARTHEST = 20
-"""Distances from an edge, in pixels, are told apart up to this one."""
+"""Distances from an edge, in pixels, are distinguished up to this one."""
 
 RELIEF = np.array([[-2, -1, 0], [-1, 1, 1], [0, 1, 2]])
 """Weights by which a drop is lit from one side."""

@@ -37,7 +37,7 @@ def anchor_params(
     """Return the parameters of an anchored estimator that is fitted to n rows.
 
     "quick" training anchors are a tenth of the pairs that "auto" makes, but at least 20 anchors, since a
-    comparison fits every fold anew. For forests it is "auto", which keeps them small.
+    comparison fits every fold again. For forests it is "auto", which keeps them small.
     """
     if n_train_anchors == "quick":
         is_forest = count_trees(model) is not None

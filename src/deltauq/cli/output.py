@@ -53,7 +53,7 @@ def show_result(
     ----------
     result : Result
     about : dict
-        Further values for the JSON.
+        Additional values for the JSON.
     html : Path, optional
     title : str
         Title of the page.
