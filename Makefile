@@ -54,6 +54,9 @@ format: $(TEST) ## Format the code and fix what can be fixed
 	$(PY) -m ruff check --fix-only --exit-zero
 	$(PY) -m ruff format
 
+# Scripts that import experiments/, which is not installed.
+bench tables pictures: export PYTHONPATH := .
+
 bench: $(TEST) ## Run every benchmark
 	@set -e; for file in benchmarks/bench_*.py; do \
 	  echo "== $$file"; $(PY) "$$file"; \
