@@ -1,7 +1,5 @@
 """The results page in a real browser: everything that can be clicked is, and nothing may go wrong."""
 
-import shutil
-
 import numpy as np
 import pytest
 
@@ -13,19 +11,6 @@ METRICS = {
     "table1": ("r2", "spearman"),
     "table2": ("mae", "rmse", "spearman", "coverage", "width"),
 }
-
-
-@pytest.fixture(scope="module")
-def browser():
-    """Chromium, or a reason to skip."""
-    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    if program is None:
-        pytest.skip("no chromium or chrome on this machine")
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module")
