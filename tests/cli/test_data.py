@@ -4,7 +4,7 @@ import shutil
 import numpy as np
 import pytest
 
-from deltauq.data import IMAGE_SETS, OPENML, UCI, load_images
+from deltauq.data import IMAGE_SETS, KEEL, OPENML, UCI, load_images
 from deltauq.data.inventory import list_datasets
 
 
@@ -31,16 +31,16 @@ def test_list_without_any_files(run_data, tmp_path):
     done = run_data("list", "--json", cache=tmp_path)
     assert (done.code, done.err) == (0, "")
     sets = by_name(done)
-    tables = {f"openml-{id}" for id in OPENML} | {f"uci-{name}" for name in UCI}
+    by_hand = {f"uci-{name}" for name in UCI} | {f"keel-{name}" for name in KEEL}
+    tables = {f"openml-{id}" for id in OPENML} | by_hand
     assert set(sets) == tables | set(IMAGE_SETS)
     assert all(
         entry["location"] is None and entry["bytes"] == 0 and entry["files"] == [] for entry in sets.values()
     )
     assert all(url.startswith("http") for entry in sets.values() for url in entry["sources"])
     table = run_data("list", cache=tmp_path).out
-    by_hand = len(UCI)
-    assert table.count("missing: manual") == by_hand
-    assert table.count("missing: download") == len(sets) - by_hand
+    assert table.count("missing: manual") == len(by_hand)
+    assert table.count("missing: download") == len(sets) - len(by_hand)
     assert str(tmp_path) in table
     assert list(tmp_path.iterdir()) == []
     checked = run_data("check", cache=tmp_path)
@@ -72,7 +72,7 @@ def test_check(run_data, data_dir, tmp_path):
     (data / "mnist" / "t10k-images-idx3-ubyte.gz").write_bytes(b"not gzip")
     done = run_data("check", data=data, cache=cache)
     assert done.code == 2
-    assert done.err == "deltauq: 2 of 23 datasets are corrupt: openml-216 elevators, mnist-test\n"
+    assert done.err == "deltauq: 2 of 43 datasets are corrupt: openml-216 elevators, mnist-test\n"
     assert done.out.count("intact") == 3 and done.out.count("corrupt: ") == 2
 
 

@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 from sklearn.utils import Bunch
 
-from deltauq.data import OPENML, UCI, load_openml, load_uci
-from deltauq.data.tables import read_table
+from deltauq.data import KEEL, OPENML, UCI, load_keel, load_openml, load_uci
+from deltauq.data.tables import read_class_table, read_table
 
 SHAPES = {
     201: (15000, 48),
@@ -38,11 +38,29 @@ def test_uci_splits_are_partitions(name, data_dir):
         assert len(np.unique(np.concatenate([train, test]))) == len(train) + len(test) == len(table.y)
 
 
+@pytest.mark.parametrize("name", KEEL)
+def test_keel_tables(name, data_dir):
+    table = load_keel(name)
+    assert table.X.shape == (len(table.y), len(table.names)) and np.isfinite(table.X).all()
+    np.testing.assert_array_equal(np.unique(table.y), np.arange(len(table.classes)))
+
+
+def test_columns_of_text_are_one_hot_encoded_and_classes_sorted(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("a,kind,class\n1,x,no\n2.5,w,yes\n3,x,no\n")
+    table = read_class_table(path)
+    np.testing.assert_array_equal(table.X, [[1, 0, 1], [2.5, 1, 0], [3, 0, 1]])
+    np.testing.assert_array_equal(table.y, [0, 1, 0])
+    assert (table.names, table.classes) == (["a", "kind=w", "kind=x"], ["no", "yes"])
+
+
 def test_unknown_names():
     with pytest.raises(ValueError, match="OpenML table 7 is not one of"):
         load_openml(7)
     with pytest.raises(ValueError, match="UCI table 'iris' is not one of"):
         load_uci("iris")
+    with pytest.raises(ValueError, match="KEEL table 'iris' is not one of"):
+        load_keel("iris")
 
 
 def test_categories_become_codes_and_months_keep_their_order(tmp_path):

@@ -10,7 +10,7 @@ import numpy as np
 
 from deltauq.data.files import RemoteFile, cache_dir, data_dir, locate, verify
 from deltauq.data.images import IMAGE_SETS, ImageSet
-from deltauq.data.tables import OPENML, UCI
+from deltauq.data.tables import KEEL, OPENML, UCI
 
 DATA_DIRECTORY, CACHE = "data directory", "cache"
 
@@ -65,6 +65,10 @@ def list_datasets() -> list[Dataset]:
         *(
             _table(f"uci-{name}", table.file, "https://archive.ics.uci.edu", False)
             for name, table in UCI.items()
+        ),
+        *(
+            _table(f"keel-{name}", table.file, "https://sci2s.ugr.es/keel/datasets.php", False)
+            for name, table in KEEL.items()
         ),
         *map(_images, IMAGE_SETS.values()),
     ]

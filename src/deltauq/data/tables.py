@@ -1,4 +1,4 @@
-"""Regression tables of OpenML and UCI."""
+"""Regression tables of OpenML and UCI, and classification tables of KEEL."""
 
 from __future__ import annotations
 
@@ -54,6 +54,28 @@ class SplitTable:
 
 
 @dataclass(frozen=True)
+class ClassTable:
+    """A classification table.
+
+    Attributes
+    ----------
+    X : float64 array of shape (n, d)
+        Columns of text are one-hot encoded, with one column for each category.
+    y : int array of shape (n,)
+        Positions in `classes`.
+    names : list of str
+        Column names of X; for a category "column=category".
+    classes : list of str
+        In sorted order.
+    """
+
+    X: np.ndarray
+    y: np.ndarray
+    names: list[str]
+    classes: list[str]
+
+
+@dataclass(frozen=True)
 class TableSource:
     """The title of a table in its collection, and the file that contains it."""
 
@@ -92,6 +114,33 @@ UCI = {
     )
 }
 """Short name to table. These files cannot be downloaded."""
+
+KEEL = {
+    name: TableSource(name, RemoteFile(f"classes/{name}.csv.gz", md5))
+    for name, md5 in (
+        ("australian", "b7dc36141ffe0aeadc2771c7b22b06fd"),
+        ("banana", "477442fa765f23244c20949295a11012"),
+        ("contraceptive", "c4d14b4b3ed6d9635acdcf0a64b5a087"),
+        ("german", "818adc37d3bab9700c68abed435954a0"),
+        ("heart", "eb9f9c523279d7ea35f8ce21aa0d9bd7"),
+        ("ionosphere", "86f9c4989b12eea8f07c0d23646ca841"),
+        ("letter", "05adac36336332cb180651fa6607c407"),
+        ("magic", "973ded0d2fe858cddcdab0ffc812faad"),
+        ("optdigits", "db46c1441f6d56d923dd6083146c1eeb"),
+        ("phoneme", "94ebf389a760575106e3ad9ceb33048a"),
+        ("pima", "6dfab0422ac0f0fd85fb31f6302edb0b"),
+        ("satimage", "2aed4dc6012768383ce55d9db1e1e228"),
+        ("segment", "92ac0c83e102467baf70b2030ef40f69"),
+        ("spambase", "430290dd5e942911c9c33f5c440276ff"),
+        ("splice", "acc625ed8404ea04b67ad6bc2b3e2d1e"),
+        ("tic-tac-toe", "dbad0c00626705ff150d0eeb0ba4783b"),
+        ("titanic", "b612b1fe6d8ad6bd1253e9340050f964"),
+        ("vehicle", "aa1e7f41dd89af2127e4ba38f153cae9"),
+        ("vowel", "f5bb82fd4c399ba509d52254279174c2"),
+        ("wdbc", "2863f8c256b8a0b5a73eaff176e22b15"),
+    )
+}
+"""Name to classification table. These files cannot be downloaded."""
 
 
 def load_openml(id: int) -> Table:
@@ -132,15 +181,52 @@ def load_uci(name: str) -> SplitTable:
         return SplitTable(stored["X"].astype(np.float64), stored["y"].astype(np.float64), splits)
 
 
+def load_keel(name: str) -> ClassTable:
+    """Load a classification table of KEEL from the data directory or the cache.
+
+    Parameters
+    ----------
+    name : str
+        A key of `KEEL`.
+
+    Returns
+    -------
+    table : ClassTable
+    """
+    if name not in KEEL:
+        raise ValueError(f"KEEL table {name!r} is not one of {sorted(KEEL)}.")
+    return read_class_table(fetch(KEEL[name].file))
+
+
 def read_table(path: Path) -> Table:
     """Read a CSV file with a header, gzipped or not, whose last column is the target.
 
     Columns of text become codes: months in calendar order, other categories in sorted order.
     """
+    names, texts = _read_columns(path)
+    columns = [_numeric(column) for column in texts]
+    return Table(np.column_stack(columns[:-1]), columns[-1], names)
+
+
+def read_class_table(path: Path) -> ClassTable:
+    """Read a CSV file with a header, gzipped or not, whose last column is the class."""
+    (*names, _), (*columns, labels) = _read_columns(path)
+    encoded: dict[str, np.ndarray] = {}
+    for name, column in zip(names, columns, strict=True):
+        try:
+            encoded[name] = np.array(column, dtype=np.float64)
+        except ValueError:
+            texts = np.array(column)
+            encoded |= {f"{name}={text}": (texts == text).astype(np.float64) for text in sorted(set(column))}
+    classes, y = np.unique(labels, return_inverse=True)
+    return ClassTable(np.column_stack(list(encoded.values())), y, list(encoded), classes.tolist())
+
+
+def _read_columns(path: Path) -> tuple[list[str], list[tuple[str, ...]]]:
+    """Return the header of a CSV file and its columns as text."""
     with gzip.open(path, "rt", newline="") if path.suffix == ".gz" else path.open(newline="") as stream:
         names, *rows = list(csv.reader(stream))
-    columns = [_numeric(column) for column in zip(*rows, strict=True)]
-    return Table(np.column_stack(columns[:-1]), columns[-1], names)
+    return names, list(zip(*rows, strict=True))
 
 
 def _download_openml(id: int) -> Table:
