@@ -1,7 +1,8 @@
-"""Encodings, anchor priors, and moments over anchors."""
+"""Encodings, targets, anchors and their priors, and moments over anchors."""
 
 from deltauq.core.anchors import (
     AnchorPrior,
+    Anchors,
     BalancedPrior,
     DataPrior,
     KMeansPrior,
@@ -9,15 +10,19 @@ from deltauq.core.anchors import (
     SetPrior,
     get_prior,
 )
-from deltauq.core.encoding import Difference, Encoding, Identity, TwoAnchor, get_encoding
+from deltauq.core.encoding import Difference, Encoding, Full, Identity, TwoAnchor, get_encoding
 from deltauq.core.posterior import Moments, Posterior, StreamingPosterior
+from deltauq.core.target import DifferenceTarget, Target, ValueTarget, get_target
 
 __all__ = [
     "AnchorPrior",
+    "Anchors",
     "BalancedPrior",
     "DataPrior",
     "Difference",
+    "DifferenceTarget",
     "Encoding",
+    "Full",
     "Identity",
     "KMeansPrior",
     "Moments",
@@ -25,7 +30,10 @@ __all__ = [
     "Posterior",
     "SetPrior",
     "StreamingPosterior",
+    "Target",
     "TwoAnchor",
+    "ValueTarget",
     "get_encoding",
     "get_prior",
+    "get_target",
 ]

@@ -1,10 +1,11 @@
-"""Anchor priors P(R), the distributions that anchors are drawn from.
+"""Anchors, and anchor priors P(R), the distributions that they are drawn from.
 
 Random numbers always come from NumPy, so that a seed gives the same anchors for every array library.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -56,28 +57,68 @@ def take_rows(x: Array, rows: np.ndarray) -> Array:
     return xp.take(x, xp.asarray(rows, device=device(x)), axis=0)
 
 
+@dataclass(frozen=True, eq=False, repr=False)
+class Anchors:
+    """Inputs that others are compared with, and their targets where they are known (labelled anchors).
+
+    Attributes
+    ----------
+    X : array of shape (k, ...)
+        Inputs.
+    y : array of shape (k, ...) or None
+        Their targets.
+    """
+
+    X: Array
+    y: Array | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("X", "y"):
+            value = getattr(self, name)
+            if value is not None and not is_array_api_obj(value):
+                object.__setattr__(self, name, np.asarray(value))
+        if self.X.ndim < 2 or self.X.shape[0] == 0:
+            raise ValueError(
+                f"anchors must be an array with at least one row, got shape {tuple(self.X.shape)}."
+            )
+        if self.y is not None and tuple(self.y.shape[:1]) != tuple(self.X.shape[:1]):
+            raise ValueError(
+                f"anchors need one target each: X has shape {tuple(self.X.shape)} and y {tuple(self.y.shape)}."
+            )
+
+    def __len__(self) -> int:
+        return int(self.X.shape[0])
+
+    def take(self, rows: np.ndarray) -> Anchors:
+        """Return the given rows."""
+        return Anchors(take_rows(self.X, rows), None if self.y is None else take_rows(self.y, rows))
+
+    def __repr__(self) -> str:
+        return f"Anchors(<{len(self)} rows>{'' if self.y is None else ', with targets'})"
+
+
 class AnchorPrior:
     """A distribution of anchors, which may depend on the training data."""
 
-    def support(self, x: Array) -> int | None:
+    def support(self, rows: Anchors) -> int | None:
         """Return the largest number of different anchors, or None if it is infinite."""
         return None
 
     def draw(
         self,
-        x: Array,
+        rows: Anchors,
         n: int,
         rng: np.random.Generator,
         *,
         labels: np.ndarray | None = None,
         weights: np.ndarray | None = None,
-    ) -> Array:
+    ) -> Anchors:
         """Draw n anchors.
 
         Parameters
         ----------
-        x : array of shape (n_rows, ...)
-            Training inputs.
+        rows : Anchors
+            Training rows, with their targets if the anchors need theirs.
         n : int
             Number of anchors.
         rng : numpy.random.Generator
@@ -88,7 +129,8 @@ class AnchorPrior:
 
         Returns
         -------
-        anchors : array of shape (n, ...)
+        anchors : Anchors
+            n anchors, with targets if `rows` has some.
         """
         raise NotImplementedError
 
@@ -99,19 +141,19 @@ class AnchorPrior:
 class DataPrior(AnchorPrior):
     """Anchors are rows of the training data, P(R) = P(X), as in the paper."""
 
-    def support(self, x: Array) -> int | None:
+    def support(self, rows: Anchors) -> int | None:
         """Return the number of training rows."""
-        return int(x.shape[0])
+        return len(rows)
 
     def draw(
-        self, x: Array, n: int, rng: np.random.Generator, *, labels: Any = None, weights: Any = None
-    ) -> Array:
+        self, rows: Anchors, n: int, rng: np.random.Generator, *, labels: Any = None, weights: Any = None
+    ) -> Anchors:
         """Draw n training rows; see `AnchorPrior.draw`."""
-        return take_rows(x, draw_rows(x.shape[0], n, rng, weights))
+        return rows.take(draw_rows(len(rows), n, rng, weights))
 
 
 class NormalPrior(AnchorPrior):
-    """Anchors are normally distributed: N(mean, diag var) of the data, or N(0, I).
+    """Anchors are normally distributed: N(mean, diag var) of the data, or N(0, I). They have no targets.
 
     Parameters
     ----------
@@ -123,21 +165,23 @@ class NormalPrior(AnchorPrior):
         self.standard = standard
 
     def draw(
-        self, x: Array, n: int, rng: np.random.Generator, *, labels: Any = None, weights: Any = None
-    ) -> Array:
+        self, rows: Anchors, n: int, rng: np.random.Generator, *, labels: Any = None, weights: Any = None
+    ) -> Anchors:
         """Draw n normal anchors; see `AnchorPrior.draw`."""
-        xp = array_namespace(x)
-        x = as_float(x)
+        if rows.y is not None:
+            raise ValueError("normally distributed anchors have no targets: use target='value'.")
+        xp = array_namespace(rows.X)
+        x = as_float(rows.X)
         noise = xp.asarray(rng.standard_normal((n, *x.shape[1:])), dtype=x.dtype, device=device(x))
         if self.standard:
-            return noise
+            return Anchors(noise)
         if weights is None:
             weights = np.ones(x.shape[0])
         shape = (x.shape[0],) + (1,) * (x.ndim - 1)
         w = xp.reshape(xp.asarray(weights / np.sum(weights), dtype=x.dtype, device=device(x)), shape)
         mean = xp.sum(w * x, axis=0)
         var = xp.sum(w * (x - mean) ** 2, axis=0)
-        return mean + xp.sqrt(var) * noise
+        return Anchors(mean + xp.sqrt(var) * noise)
 
     def __repr__(self) -> str:
         return f"NormalPrior(standard={self.standard})"
@@ -147,8 +191,8 @@ class BalancedPrior(AnchorPrior):
     """Equally many training rows from every class, or from every stratum of the target."""
 
     def draw(
-        self, x: Array, n: int, rng: np.random.Generator, *, labels: Any = None, weights: Any = None
-    ) -> Array:
+        self, rows: Anchors, n: int, rng: np.random.Generator, *, labels: Any = None, weights: Any = None
+    ) -> Anchors:
         """Draw n balanced rows; `labels` are needed. See `AnchorPrior.draw`."""
         if labels is None:
             raise ValueError("balanced anchors need labels.")
@@ -157,28 +201,26 @@ class BalancedPrior(AnchorPrior):
         quota = np.bincount(draw_rows(len(classes), n, rng), minlength=len(classes))
         drawn = []
         for c, size in enumerate(quota):
-            rows = np.flatnonzero(members == c)
-            within = None if weights is None else np.asarray(weights)[rows]
-            drawn.append(rows[draw_rows(len(rows), size, rng, within)])
-        return take_rows(x, rng.permutation(np.concatenate(drawn)))
+            own = np.flatnonzero(members == c)
+            within = None if weights is None else np.asarray(weights)[own]
+            drawn.append(own[draw_rows(len(own), size, rng, within)])
+        return rows.take(rng.permutation(np.concatenate(drawn)))
 
 
 class KMeansPrior(AnchorPrior):
     """Anchors are centres of k-means clusters: averages of at least two training rows each.
 
-    The centre of repeated rows may equal such a row. Centres repeat if there are fewer than n.
+    The target of a centre is the mean target of its cluster. The centre of repeated rows may equal such a
+    row. Centres repeat if there are fewer than n.
     """
 
     def draw(
-        self, x: Array, n: int, rng: np.random.Generator, *, labels: Any = None, weights: Any = None
-    ) -> Array:
+        self, rows: Anchors, n: int, rng: np.random.Generator, *, labels: Any = None, weights: Any = None
+    ) -> Anchors:
         """Draw n cluster centres; see `AnchorPrior.draw`."""
         from sklearn.cluster import MiniBatchKMeans  # slow, and needed by this prior only
 
-        xp = array_namespace(x)
-        x = as_float(x)
-        flat = np.asarray(x.detach().cpu() if hasattr(x, "detach") else x, dtype=np.float64)
-        flat = flat.reshape(flat.shape[0], -1)
+        flat = _flat(rows.X)
         n_clusters = max(1, min(n, MAX_CLUSTERS, len(np.unique(flat, axis=0)) // 2))
         kmeans = MiniBatchKMeans(n_clusters, n_init=3, random_state=int(rng.integers(2**31)))
         members = kmeans.fit_predict(flat, sample_weight=weights)
@@ -186,42 +228,62 @@ class KMeansPrior(AnchorPrior):
         # The centre of a cluster of one is a training row.
         kept = np.flatnonzero(sizes >= min(2, sizes.max()))
         w = np.ones(len(flat)) if weights is None else np.asarray(weights)
-        centres = np.stack([np.average(flat[members == c], axis=0, weights=w[members == c]) for c in kept])
-        centres = centres[draw_rows(len(kept), n, rng)].reshape(n, *x.shape[1:])
-        return xp.asarray(centres, dtype=x.dtype, device=device(x))
+        drawn = kept[draw_rows(len(kept), n, rng)]
+
+        def means(values: Array) -> Array:
+            columns = _flat(values)
+            by_cluster = {c: np.average(columns[members == c], axis=0, weights=w[members == c]) for c in kept}
+            shape = (n, *values.shape[1:])
+            xp, dtype = array_namespace(values), as_float(values).dtype
+            return xp.asarray(
+                np.stack([by_cluster[c] for c in drawn]).reshape(shape), dtype=dtype, device=device(values)
+            )
+
+        return Anchors(means(rows.X), None if rows.y is None else means(rows.y))
+
+
+def _flat(values: Array) -> np.ndarray:
+    """Return float64 rows, of shape (n, -1), on the CPU."""
+    values = values.detach().cpu() if hasattr(values, "detach") else values
+    return np.asarray(values, dtype=np.float64).reshape(values.shape[0], -1)
 
 
 class SetPrior(AnchorPrior):
-    """Anchors are rows of a given array: another dataset, test inputs, a grid.
+    """Anchors are given: rows of another dataset, test inputs, a grid.
 
     Parameters
     ----------
-    rows : array of shape (m, ...)
+    anchors : Anchors, or array of shape (m, ...) of inputs without targets
     """
 
-    def __init__(self, rows: Array) -> None:
-        rows = rows if is_array_api_obj(rows) else np.asarray(rows)
-        if rows.ndim < 2 or rows.shape[0] == 0:
-            raise ValueError(
-                f"anchors must be an array with at least one row, got shape {tuple(rows.shape)}."
-            )
-        self.rows = rows
+    def __init__(self, anchors: Anchors | Array) -> None:
+        self.anchors = anchors if isinstance(anchors, Anchors) else Anchors(anchors)
 
-    def support(self, x: Array) -> int | None:
-        """Return the number of rows."""
-        return int(self.rows.shape[0])
+    def support(self, rows: Anchors) -> int | None:
+        """Return the number of given anchors."""
+        return len(self.anchors)
 
     def draw(
-        self, x: Array, n: int, rng: np.random.Generator, *, labels: Any = None, weights: Any = None
-    ) -> Array:
-        """Draw n of the given rows; see `AnchorPrior.draw`."""
-        shape, expected = tuple(self.rows.shape[1:]), tuple(x.shape[1:])
+        self, rows: Anchors, n: int, rng: np.random.Generator, *, labels: Any = None, weights: Any = None
+    ) -> Anchors:
+        """Draw n of the given anchors; see `AnchorPrior.draw`."""
+        shape, expected = tuple(self.anchors.X.shape[1:]), tuple(rows.X.shape[1:])
         if shape != expected:
             raise ValueError(f"anchors have shape {shape} each, but the inputs have {expected}.")
-        return take_rows(self.rows, draw_rows(self.rows.shape[0], n, rng))
+        anchors = self.anchors
+        if rows.y is None:
+            anchors = Anchors(anchors.X)
+        elif anchors.y is None:
+            raise ValueError("the given anchors have no targets: give Anchors(X, y), or use target='value'.")
+        elif tuple(anchors.y.shape[1:]) != tuple(rows.y.shape[1:]):
+            raise ValueError(
+                f"targets of anchors have shape {tuple(anchors.y.shape[1:])} each, but those of the rows have "
+                f"{tuple(rows.y.shape[1:])}."
+            )
+        return anchors.take(draw_rows(len(anchors), n, rng))
 
     def __repr__(self) -> str:
-        return f"SetPrior(<{self.rows.shape[0]} rows>)"
+        return f"SetPrior({self.anchors!r})"
 
 
 PRIORS: dict[str, type[AnchorPrior]] = {
@@ -232,14 +294,15 @@ PRIORS: dict[str, type[AnchorPrior]] = {
 }
 
 
-def get_prior(anchors: str | AnchorPrior | Array) -> AnchorPrior:
-    """Return the prior of that name, the prior itself, or a prior over the rows of an array."""
+def get_prior(anchors: str | AnchorPrior | Anchors | Array) -> AnchorPrior:
+    """Return the prior of that name, the prior itself, or a prior over given anchors."""
     if isinstance(anchors, AnchorPrior):
         return anchors
     if isinstance(anchors, str):
         if anchors in PRIORS:
             return PRIORS[anchors]()
         raise ValueError(
-            f"anchors must be one of {sorted(PRIORS)}, an array or an AnchorPrior, got {anchors!r}."
+            f"anchors must be one of {sorted(PRIORS)}, an array, Anchors or an AnchorPrior, "
+            f"got {anchors!r}."
         )
     return SetPrior(anchors)

@@ -1,7 +1,7 @@
 """Encodings of an input and its anchors as one tuple, and their inverses.
 
-Every encoding has the form ``[R_1, ..., R_e, X - offset(R_1, ..., R_e)]``. Fast prediction relies on it: for
-one anchor the first blocks and the offset are constant.
+Every encoding has the form ``[R_1, ..., R_e, X - O_1, ..., X - O_b]``, whose offsets O depend on the anchors
+only. Fast prediction relies on it: for one anchor the first blocks and the offsets are constant.
 """
 
 from __future__ import annotations
@@ -19,23 +19,26 @@ Array = Any
 class Encoding:
     """An encoding of an input relative to its anchors.
 
-    Subclasses define the number of anchors in a tuple and what is subtracted from the input.
+    Subclasses define the numbers of anchors and inputs in a tuple, and what is subtracted from the inputs.
 
     Attributes
     ----------
     anchors_per_tuple : int
         Anchors in one tuple.
+    inputs_per_tuple : int
+        How often a tuple contains the input: the number of offsets.
     """
 
     anchors_per_tuple: int = 1
+    inputs_per_tuple: int = 1
 
     @property
     def width(self) -> int:
         """Width of a tuple, in widths of the input."""
-        return self.anchors_per_tuple + 1
+        return self.anchors_per_tuple + self.inputs_per_tuple
 
-    def offset(self, *anchors: Array) -> Array:
-        """Return what is subtracted from the input, of the anchors' shape."""
+    def offsets(self, *anchors: Array) -> tuple[Array, ...]:
+        """Return what is subtracted from the input in each block of it, of the anchors' shape."""
         raise NotImplementedError
 
     def tuples(self, anchors: Array) -> list[Array]:
@@ -74,7 +77,7 @@ class Encoding:
         xp = array_namespace(x, *anchors)
         x, *rs = _as_common_float(xp, x, *anchors)
         blocks = [xp.broadcast_to(r, x.shape) for r in rs]
-        return xp.concat([*blocks, x - self.offset(*rs)], axis=axis)
+        return xp.concat([*blocks, *(x - offset for offset in self.offsets(*rs))], axis=axis)
 
     def decode(self, tuples: Array, axis: int = 1) -> Array:
         """Return the input from its tuples, up to rounding.
@@ -98,8 +101,8 @@ class Encoding:
         for k in range(self.width):
             index[axis] = slice(k * d, (k + 1) * d)
             blocks.append(tuples[tuple(index)])
-        *anchors, delta = blocks
-        return delta + self.offset(*anchors)
+        anchors = blocks[: self.anchors_per_tuple]
+        return blocks[-1] + self.offsets(*anchors)[-1]
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"
@@ -114,17 +117,27 @@ class Encoding:
 class Difference(Encoding):
     """``[R, X - R]``, the encoding of the paper."""
 
-    def offset(self, *anchors: Array) -> Array:
+    def offsets(self, *anchors: Array) -> tuple[Array, ...]:
         """Return R."""
-        return anchors[0]
+        return (anchors[0],)
+
+
+class Full(Encoding):
+    """``[R, X, X - R]``, for models that split on single columns: they need not rebuild X from R and X - R."""
+
+    inputs_per_tuple = 2
+
+    def offsets(self, *anchors: Array) -> tuple[Array, ...]:
+        """Return zeros and R."""
+        return array_namespace(anchors[0]).zeros_like(anchors[0]), anchors[0]
 
 
 class Identity(Encoding):
-    """``[R, X]``, a baseline in which the anchor adds no information."""
+    """``[R, X]``, a baseline in which the anchor adds no information to X."""
 
-    def offset(self, *anchors: Array) -> Array:
+    def offsets(self, *anchors: Array) -> tuple[Array, ...]:
         """Return zeros."""
-        return array_namespace(anchors[0]).zeros_like(anchors[0])
+        return (array_namespace(anchors[0]).zeros_like(anchors[0]),)
 
 
 class TwoAnchor(Encoding):
@@ -132,13 +145,14 @@ class TwoAnchor(Encoding):
 
     anchors_per_tuple = 2
 
-    def offset(self, *anchors: Array) -> Array:
+    def offsets(self, *anchors: Array) -> tuple[Array, ...]:
         """Return R1 + R2."""
-        return anchors[0] + anchors[1]
+        return (anchors[0] + anchors[1],)
 
 
 ENCODINGS: dict[str, type[Encoding]] = {
     "difference": Difference,
+    "full": Full,
     "identity": Identity,
     "two-anchor": TwoAnchor,
 }
