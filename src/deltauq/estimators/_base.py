@@ -1,4 +1,4 @@
-"""Base class of the anchored estimators: parameters, fit, posterior."""
+"""Base class of the anchored estimators: parameters, fit, calibration, posterior."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from sklearn import get_config
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
+from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import KFold, StratifiedKFold
 from sklearn.utils import check_array, check_random_state, get_tags
 from sklearn.utils._param_validation import HasMethods, Interval, InvalidParameterError, StrOptions
@@ -18,13 +19,14 @@ from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import _check_feature_names, _check_sample_weight, check_is_fitted, column_or_1d
 
 from deltauq.calibration.scaling import choose_delta, permuted_features, significant_std, typical_std
-from deltauq.core import Encoding, Posterior, get_encoding, get_prior
+from deltauq.core import Anchors, Encoding, Posterior, Target, get_encoding, get_prior
 from deltauq.core.anchors import PRIORS
 from deltauq.core.encoding import ENCODINGS
 from deltauq.estimators._delta_model import DeltaModel, Trainer
 from deltauq.estimators.base_estimators import (
     accepts_nan,
     check_no_column_parameters,
+    default_encoding,
     has_fast_path,
     is_estimator,
     prepare_base,
@@ -55,11 +57,10 @@ class BaseAnchored(ShortRepr, MetaEstimatorMixin, BaseEstimator):
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "estimator": "no_validation",  # checked by `_check_base`
+        "encoding": [StrOptions({"auto", *ENCODINGS}), Encoding],
         "n_anchors": [Interval(Integral, 1, None, closed="left")],
         "n_train_anchors": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
-        "pairing": [StrOptions({"shared", "random"})],
-        "encoding": [StrOptions(set(ENCODINGS)), Encoding],
-        "anchors": [StrOptions(set(PRIORS)), "array-like", HasMethods("draw")],
+        "anchors": [StrOptions(set(PRIORS)), Anchors, "array-like", HasMethods("draw")],
         "center": [StrOptions({"anchored", "estimator"})],
         "calibrate": [None, StrOptions({"cv"}), Interval(Real, 0, None, closed="neither")],
         "random_state": ["random_state"],
@@ -70,10 +71,9 @@ class BaseAnchored(ShortRepr, MetaEstimatorMixin, BaseEstimator):
         self,
         estimator: BaseEstimator | None = None,
         *,
+        encoding: Any = "auto",
         n_anchors: int = 100,
         n_train_anchors: int | str = "auto",
-        pairing: str = "shared",
-        encoding: Any = "difference",
         anchors: Any = "data",
         center: str = "anchored",
         calibrate: str | float | None = None,
@@ -81,10 +81,9 @@ class BaseAnchored(ShortRepr, MetaEstimatorMixin, BaseEstimator):
         n_jobs: int | None = None,
     ) -> None:
         self.estimator = estimator
+        self.encoding = encoding
         self.n_anchors = n_anchors
         self.n_train_anchors = n_train_anchors
-        self.pairing = pairing
-        self.encoding = encoding
         self.anchors = anchors
         self.center = center
         self.calibrate = calibrate
@@ -95,6 +94,10 @@ class BaseAnchored(ShortRepr, MetaEstimatorMixin, BaseEstimator):
 
     _default_estimator: ClassVar[type[BaseEstimator]]
     """The class of the base estimator used when none is given."""
+
+    def _target(self) -> Target:
+        """Return what the base estimator learns."""
+        raise NotImplementedError
 
     def _read_target(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the target to train on and the stratum of each row; set what describes the target."""
@@ -116,6 +119,10 @@ class BaseAnchored(ShortRepr, MetaEstimatorMixin, BaseEstimator):
         """Return the outputs of a fitted base estimator for m tuples, of shape (m, o)."""
         return self._outputs(estimator, tuples)
 
+    def _conformalize(self, data: TrainingRows, mean: np.ndarray, std: np.ndarray) -> None:
+        """Store conformal scores of out-of-fold predictions; `std` has a typical size of one."""
+        raise NotImplementedError
+
     def _fit_probability_calibrator(
         self, trainer: Trainer, data: TrainingRows, rng: np.random.Generator
     ) -> None:
@@ -134,8 +141,8 @@ class BaseAnchored(ShortRepr, MetaEstimatorMixin, BaseEstimator):
             Targets.
         sample_weight : array-like of shape (n,), optional
             Weights of the rows, if the base estimator takes weights. The weight of a pair is the product of
-            the weights of its row and its anchor. Where anchors are drawn (fewer than rows, or with
-            ``pairing="random"``) they are drawn by weight, and a pair has the weight of its row.
+            the weights of its row and its anchor. Where there are fewer anchors than rows, anchors are drawn
+            by weight, and a pair has the weight of its row.
         **fit_params : dict
             Metadata for the `fit` of the base estimator; requires scikit-learn's metadata routing.
 
@@ -152,7 +159,7 @@ class BaseAnchored(ShortRepr, MetaEstimatorMixin, BaseEstimator):
             check_finite_means(trainer.prior, data.X)
             rng = np.random.default_rng(random_state.randint(np.iinfo(np.int32).max))
             train_rng, proba_rng, fold_rng = rng.spawn(3)
-            self.encoding_ = trainer.encoding
+            self.encoding_, self.target_ = trainer.encoding, trainer.target
             # Calibration fits N_FOLDS times on all folds but one: with this fit, the work of N_FOLDS fits.
             n_fits = N_FOLDS if self.calibrate == "cv" else 1
             model = _train(trainer, data, train_rng, n_fits)
@@ -164,7 +171,7 @@ class BaseAnchored(ShortRepr, MetaEstimatorMixin, BaseEstimator):
                 self.center_ = fit_plain(plain, data)
             self.scale_, self.delta_ = 1.0, 0.0
             if self.calibrate == "cv":
-                self.scale_, self.delta_ = self._fit_scale(trainer, model, plain, data, fold_rng)
+                self._calibrate(trainer, model, plain, data, fold_rng)
             elif self.calibrate is not None:
                 self.scale_ = float(self.calibrate)
         return self
@@ -207,48 +214,51 @@ class BaseAnchored(ShortRepr, MetaEstimatorMixin, BaseEstimator):
         return TrainingRows(X, y, weights, strata, metadata).take(kept)
 
     def _trainer(self, random_state: np.random.RandomState) -> Trainer:
-        anchors = self.anchors
+        anchors, target = self.anchors, self._target()
         if not isinstance(anchors, str) and not hasattr(anchors, "draw"):
-            anchors = self._check_anchors(anchors)
+            X, y = (anchors.X, anchors.y) if isinstance(anchors, Anchors) else (anchors, None)
+            anchors = self._check_anchors(X, y)
+        encoding = default_encoding(self._base(), target) if self.encoding == "auto" else self.encoding
         return Trainer(
             base=prepare_base(self._base(), random_state),
-            encoding=get_encoding(self.encoding),
+            encoding=get_encoding(encoding),
+            target=target,
             prior=get_prior(anchors),
             n_anchors=self.n_anchors,
             n_train_anchors=self.n_train_anchors,
-            pairing=self.pairing,
         )
 
-    def _fit_scale(
+    def _calibrate(
         self,
         trainer: Trainer,
         model: DeltaModel,
         plain: BaseEstimator,
         data: TrainingRows,
         rng: np.random.Generator,
-    ) -> tuple[Any, Any]:
-        """Return the factor that gives z-scores unit RMS in folds of the training rows, and δ."""
+    ) -> None:
+        """Fit the scale of σ, and conformal scores, to out-of-fold predictions of all training rows."""
         inputs = permuted_features(data.X, rng)
 
-        def fold_errors(train: np.ndarray, test: np.ndarray, fold_rng: np.random.Generator) -> Any:
+        def predict_fold(train: np.ndarray, test: np.ndarray, fold_rng: np.random.Generator) -> Any:
             fold = trainer.train(data.take(train), fold_rng)
             posterior = self._posterior_of(fold, data.X[test])
             mean = posterior.mean
             if self.center == "estimator":
                 mean = self._outputs(fit_plain(plain, data.take(train)), data.X[test])
-            typical = typical_std(self._posterior_of(fold, inputs))
-            return np.abs(self._observed_outputs(data.y[test]) - mean), significant_std(posterior) / typical
+            return mean, significant_std(posterior) / typical_std(self._posterior_of(fold, inputs))
 
         strata = data.strata if is_classifier(self) else np.zeros(len(data), dtype=int)
-        rows, results = self._over_folds(fold_errors, strata, rng)
-        errors, std = (np.concatenate(parts)[np.argsort(rows)] for parts in zip(*results, strict=True))
+        rows, results = self._over_folds(predict_fold, strata, rng)
+        mean, std = (np.concatenate(parts)[np.argsort(rows)] for parts in zip(*results, strict=True))
+        self.typical_std_ = typical_std(self._posterior_of(model, inputs))
+        self._conformalize(data, mean, std)
+        errors = np.abs(self._observed_outputs(data.y) - mean)
         delta = choose_delta(errors, std, data.weights, largest=LARGEST_DELTA)
         scale = np.sqrt(np.average((errors / (std + delta)) ** 2, axis=0, weights=data.weights))
         # Without any error there is nothing to fit a scale to.
         delta, scale = np.where(scale > 0, delta, 0.0), np.where(scale > 0, scale, 1.0)
-        typical = typical_std(self._posterior_of(model, inputs))
-        scale, delta = scale / typical, delta * typical
-        return (float(scale[0]), float(delta[0])) if len(scale) == 1 else (scale, delta)
+        scale, delta = scale / self.typical_std_, delta * self.typical_std_
+        self.scale_, self.delta_ = (float(scale[0]), float(delta[0])) if len(scale) == 1 else (scale, delta)
 
     def _over_folds(
         self, task: Callable[..., Any], strata: np.ndarray, rng: np.random.Generator
@@ -263,7 +273,7 @@ class BaseAnchored(ShortRepr, MetaEstimatorMixin, BaseEstimator):
     # -- predicting --------------------------------------------------------------------------------
 
     def posterior(self, X: Any, return_samples: bool = False) -> Posterior:
-        """Return mean and variance over the stored anchors, before any calibration.
+        """Return mean and variance of the predictions over the stored anchors, before any calibration.
 
         Parameters
         ----------
@@ -282,7 +292,7 @@ class BaseAnchored(ShortRepr, MetaEstimatorMixin, BaseEstimator):
         check_is_fitted(self)
         with advise_on_nan(self):
             X = validate_input(self, X)
-            model = DeltaModel(self.estimator_, self.encoding_, self.anchors_)
+            model = DeltaModel(self.estimator_, self.encoding_, self.target_, self.anchors_)
             result = self._posterior_of(model, X, return_samples)
             if hasattr(self, "center_"):
                 result = replace(result, mean=self._outputs(self.center_, X))
@@ -300,20 +310,24 @@ class BaseAnchored(ShortRepr, MetaEstimatorMixin, BaseEstimator):
             n_jobs=self.n_jobs,
         )
 
-    def set_anchors(self, anchors: Any) -> Self:
-        """Replace the anchors used to predict, without training again; `scale_` and `delta_` are kept.
+    def set_anchors(self, X: Any, y: Any = None) -> Self:
+        """Replace the anchors used to predict, without training again; the calibration is kept.
 
         Parameters
         ----------
-        anchors : array-like of shape (K, d)
-            Rows like those of X.
+        X : array-like of shape (K, d)
+            Rows like those of the training data.
+        y : array-like of shape (K,) or (K, o), optional
+            Their targets, which ``target="difference"`` needs. Ignored otherwise.
 
         Returns
         -------
         self
         """
         check_is_fitted(self)
-        self.anchors_ = self._check_anchors(anchors)
+        self.anchors_ = self._check_anchors(X, y)
+        if self.target_.needs_labels and self.anchors_.y is None:
+            raise ValueError("set_anchors needs the targets of the anchors: call set_anchors(X, y).")
         warn_if_single_anchor(self.anchors_)
         return self
 
@@ -331,8 +345,24 @@ class BaseAnchored(ShortRepr, MetaEstimatorMixin, BaseEstimator):
         """
         return self.scale_ * (std + self.delta_)
 
-    def _check_anchors(self, anchors: Any) -> np.ndarray:
-        """Return the given anchors as a float64 array of shape (K, d)."""
+    def _check_conformalized(self, method: str, alternative: str) -> None:
+        """Raise an error unless conformal scores were computed."""
+        if not hasattr(self, "conformal_"):
+            raise NotFittedError(
+                f"{method} needs out-of-fold scores: fit with calibrate='cv', or use {alternative} with rows "
+                "that are held out."
+            )
+
+    def _check_anchors(self, X: Any, y: Any) -> Anchors:
+        """Return given anchors, with targets if they are given and needed."""
+        rows = self._check_anchor_rows(X)
+        if y is None or not self._target().needs_labels:
+            return Anchors(rows)
+        targets = check_array(y, dtype=np.float64, ensure_2d=False, input_name="the targets of anchors")
+        return Anchors(rows, targets.reshape(-1) if self._single_output else targets)
+
+    def _check_anchor_rows(self, anchors: Any) -> np.ndarray:
+        """Return the inputs of given anchors as a float64 array of shape (K, d)."""
         if hasattr(anchors, "columns"):
             _check_feature_names(self, anchors, reset=False)
         check_no_dates("anchors", anchors)

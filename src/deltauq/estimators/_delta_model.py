@@ -6,7 +6,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -18,14 +18,14 @@ from sklearn.metrics import hinge_loss, log_loss, mean_squared_error
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import _check_method_params
 
-from deltauq.core import AnchorPrior, Encoding, Posterior, StreamingPosterior
+from deltauq.core import AnchorPrior, Anchors, Encoding, Posterior, StreamingPosterior, Target
 from deltauq.core.anchors import draw_rows
 from deltauq.estimators import pairing
 from deltauq.estimators.base_estimators import (
     accepts,
-    has_fast_path,
     limit_leaves,
     max_pairs,
+    splits_float32,
     trains_by_epochs,
     weight_keyword,
 )
@@ -54,10 +54,10 @@ class Trainer:
 
     base: BaseEstimator
     encoding: Encoding
+    target: Target
     prior: AnchorPrior
     n_anchors: int
     n_train_anchors: int | str
-    pairing: str
 
     def train(self, data: TrainingRows, rng: np.random.Generator, *, n_fits: int = 0) -> DeltaModel:
         """Train a clone of the base estimator.
@@ -69,28 +69,28 @@ class Trainer:
         if self.n_train_anchors == "auto":
             limit_leaves(base)
         n_anchors = self._count_drawn_anchors(data)
-        anchors, weights = pairing.draw_train_anchors(data, self.prior, n_anchors, train_rng)
+        anchors, weights = pairing.draw_train_anchors(data, self.prior, self.target, n_anchors, train_rng)
         if trains_by_epochs(base):
             self._fit_by_epochs(base, data, anchors, weights, train_rng)
         else:
             self._fit_on_pairs(base, data, anchors, weights, train_rng, n_fits)
         drawn = pairing.draw_prediction_anchors(anchors, weights, self.n_anchors, predict_rng)
-        return DeltaModel(base, self.encoding, drawn)
+        return DeltaModel(base, self.encoding, self.target, drawn)
 
     def _count_drawn_anchors(self, data: TrainingRows) -> int:
-        """Return how many anchors are drawn for training: M, or as many as rows if each row has its own."""
-        if self.pairing == "random" or (trains_by_epochs(self.base) and self.n_train_anchors == "auto"):
+        """Return how many anchors are drawn for training: M, or as many as rows if epochs redraw them."""
+        if trains_by_epochs(self.base) and self.n_train_anchors == "auto":
             n_anchors = len(data)
         else:
             n_anchors = pairing.count_train_anchors(len(data), self.n_train_anchors, self.base)
-        support = self.prior.support(data.X)
+        support = self.prior.support(data.as_anchors(self.target))
         return n_anchors if support is None else min(n_anchors, support)
 
     def _fit_on_pairs(
         self,
         base: BaseEstimator,
         data: TrainingRows,
-        anchors: np.ndarray,
+        anchors: Anchors,
         weights: np.ndarray | None,
         rng: np.random.Generator,
         n_fits: int,
@@ -98,24 +98,19 @@ class Trainer:
         """Fit on all pairs at once."""
         n = len(data)
         # Trees cast to float32 themselves; with float32 tuples they need no copy.
-        dtype = np.float32 if has_fast_path(base) else np.float64
+        dtype = np.float32 if splits_float32(base) else np.float64
         bytes_per_pair = self.encoding.width * data.X.shape[1] * np.dtype(dtype).itemsize
         most = max_pairs(base) if self.n_train_anchors == "auto" else None
-        if self.pairing == "random":
-            wanted = pairing.count_train_anchors(n, self.n_train_anchors, base)
-            per_row = pairing.count_anchors_per_row(n, wanted, bytes_per_pair, most)
-            partners = pairing.draw_partners(n, len(anchors), weights, per_row, rng)
-            weights = None  # anchors were drawn by weight
-        else:
-            per_row = pairing.count_anchors_per_row(n, len(anchors), bytes_per_pair, most)
-            partners = pairing.shared_pairs(n, len(anchors), per_row, rng)
-        tuples = pairing.encode_pairs(data.X, anchors, partners, self.encoding, dtype, rng)
+        per_row = pairing.count_anchors_per_row(n, len(anchors), bytes_per_pair, most)
+        partners = pairing.shared_pairs(n, len(anchors), per_row, rng).reshape(-1)
         rows = np.repeat(np.arange(n), per_row)
+        tuples, y = pairing.encode_pairs(
+            data, anchors, rows, partners, self.encoding, self.target, rng, dtype
+        )
         keywords = data.metadata_of(rows)
         if data.weights is not None:
-            of_anchors = 1.0 if weights is None else weights[partners.reshape(-1)]
+            of_anchors = 1.0 if weights is None else weights[partners]
             keywords[weight_keyword(base)] = data.weights[rows] * of_anchors
-        y = data.y[rows]
         seconds = n_fits * estimate_seconds(base, tuples, y, keywords) if n_fits else 0.0
         if seconds >= SLOW_SECONDS:
             duration = f"{seconds / 60:.0f} minutes" if seconds < 5400 else f"{seconds / 3600:.0f} hours"
@@ -131,7 +126,7 @@ class Trainer:
         self,
         base: BaseEstimator,
         data: TrainingRows,
-        anchors: np.ndarray,
+        anchors: Anchors,
         anchor_weights: np.ndarray | None,
         rng: np.random.Generator,
     ) -> None:
@@ -149,10 +144,12 @@ class Trainer:
 
         def epoch() -> tuple[TrainingRows, np.ndarray]:
             # Estimators with a fixed seed shuffle every epoch in the same way, so rows are shuffled here.
-            shuffled = data.take(rng.permutation(len(data)))
+            order = rng.permutation(len(data))
             partners = draw_rows(len(anchors), len(data), rng, anchor_weights)
-            blocks = pairing.anchor_tuple(anchors, partners, self.encoding, rng)
-            return shuffled, self.encoding.encode(shuffled.X, *blocks)
+            tuples, learned = pairing.encode_pairs(
+                data, anchors, order, partners, self.encoding, self.target, rng
+            )
+            return replace(data.take(order), y=learned), tuples
 
         scored = epoch()
         best, stale = np.inf, 0
@@ -218,11 +215,12 @@ def estimate_seconds(
 
 @dataclass(frozen=True)
 class DeltaModel:
-    """A base estimator fitted on tuples, its encoding, and K anchors of shape (K, d)."""
+    """A base estimator fitted on tuples, its encoding and target, and K anchors."""
 
     estimator: BaseEstimator
     encoding: Encoding
-    anchors: np.ndarray
+    target: Target
+    anchors: Anchors
 
     def posterior(
         self,
@@ -233,7 +231,7 @@ class DeltaModel:
         keep_samples: bool = False,
         n_jobs: int | None = None,
     ) -> Posterior:
-        """Predict under every anchor and return the moments of the outputs, of shape (n, o).
+        """Predict under every anchor and return the moments of the predictions, of shape (n, o).
 
         `use_fast_path` says whether the compiled tree traversal returns the same outputs.
         """
@@ -241,7 +239,7 @@ class DeltaModel:
         packed = self._packed_trees() if use_fast_path else None
         most = self._rows_per_call() if packed is None else PACKED_ROWS_PER_BLOCK
         size = max(1, min(most, -(-len(X) // n_jobs)))
-        blocks, times = self._anchor_blocks(distinct=not keep_samples)
+        blocks, labels, times = self._anchor_tuples(distinct=not keep_samples)
 
         def block_posterior(rows: np.ndarray) -> Posterior:
             stream = StreamingPosterior(keep_samples=keep_samples)
@@ -250,8 +248,8 @@ class DeltaModel:
                 if packed is None
                 else self._packed_outputs(rows, blocks, packed)
             )
-            for output, count in zip(outputs, times, strict=True):
-                stream.update(output, count)
+            for k, (output, count) in enumerate(zip(outputs, times, strict=True)):
+                stream.update(self.target.decode(output, *(block[k] for block in labels)), count)
             return stream.posterior()
 
         parts = (X[start : start + size] for start in range(0, len(X), size))
@@ -261,20 +259,24 @@ class DeltaModel:
         samples = np.concatenate([p.samples for p in posteriors], axis=1) if keep_samples else None
         return Posterior(mean, var, samples=samples)
 
-    def _anchor_blocks(self, distinct: bool) -> tuple[list[np.ndarray], list[int]]:
-        """Return the anchors of every tuple, and how often each tuple counts.
+    def _anchor_tuples(self, distinct: bool) -> tuple[list[np.ndarray], list[np.ndarray], list[int]]:
+        """Return the inputs of the anchors of every tuple, their targets, and how often each tuple counts.
 
         Anchors repeat if there are fewer than K different ones; predicting once under each is enough.
         """
-        blocks = self.encoding.tuples(self.anchors)
-        joined = np.hstack(blocks)
+        blocks = self.encoding.tuples(self.anchors.X)
+        labels: list[np.ndarray] = []
+        if self.anchors.y is not None:
+            labels = self.encoding.tuples(self.anchors.y.reshape(len(self.anchors), -1))
+        joined = np.hstack([*blocks, *labels])
         # Missing values are equal to each other here, and anchors are never infinite.
         joined = np.where(np.isnan(joined), np.inf, joined)
         _, first, counts = np.unique(joined, axis=0, return_index=True, return_counts=True)
         if not distinct or len(first) == len(self.anchors):
-            return blocks, [1] * len(self.anchors)
+            return blocks, labels, [1] * len(self.anchors)
         order = np.argsort(first)
-        return [block[first[order]] for block in blocks], counts[order].tolist()
+        kept = first[order]
+        return [b[kept] for b in blocks], [b[kept] for b in labels], counts[order].tolist()
 
     def _packed_trees(self) -> Any:
         """Return the packed trees, or None if there is no fast path for the encoding or without numba."""
@@ -285,15 +287,17 @@ class DeltaModel:
         except ImportError:  # numba is missing, or does not fit the installed NumPy
             return None
         if self.estimator not in _PACKED:
-            n_anchor_columns = self.encoding.anchors_per_tuple * self.anchors.shape[1]
-            _PACKED[self.estimator] = PackedTrees(self.estimator, n_anchor_columns)
+            n_anchor_columns = self.encoding.anchors_per_tuple * self.anchors.X.shape[1]
+            _PACKED[self.estimator] = PackedTrees(
+                self.estimator, n_anchor_columns, self.encoding.inputs_per_tuple
+            )
         return _PACKED[self.estimator]
 
     def _packed_outputs(self, X: np.ndarray, blocks: list[np.ndarray], packed: Any) -> Iterator[np.ndarray]:
         X = np.ascontiguousarray(X)
         for parts in zip(*blocks, strict=True):
-            offset = self.encoding.offset(*(part[None] for part in parts))[0]
-            yield packed.outputs(X, np.concatenate(parts), offset)
+            offsets = self.encoding.offsets(*(part[None] for part in parts))
+            yield packed.outputs(X, np.concatenate(parts), np.hstack(offsets)[0])
 
     def _outputs(
         self, X: np.ndarray, blocks: list[np.ndarray], predict_outputs: PredictOutputs
@@ -310,4 +314,4 @@ class DeltaModel:
 
     def _rows_per_call(self) -> int:
         most = ROWS_PER_CALL if max_pairs(self.estimator) is None else KERNEL_ROWS_PER_CALL
-        return max(1, min(most, BYTES_PER_CALL // (8 * self.encoding.width * self.anchors.shape[1])))
+        return max(1, min(most, BYTES_PER_CALL // (8 * self.encoding.width * self.anchors.X.shape[1])))

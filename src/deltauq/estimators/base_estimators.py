@@ -33,6 +33,8 @@ from sklearn.tree import (
 )
 from sklearn.utils import ClassifierTags, RegressorTags, Tags, TargetTags, get_tags
 
+from deltauq.core import Target
+
 MAX_PAIRS = {
     **dict.fromkeys((SVC, SVR, NuSVC, NuSVR), 10_000),
     **dict.fromkeys((GaussianProcessClassifier, GaussianProcessRegressor, KernelRidge), 2_000),
@@ -88,11 +90,21 @@ def count_trees(base: BaseEstimator) -> int | None:
     return sum(int(count) for count in counts if isinstance(count, Integral) and int(count) > 0) or None
 
 
+def default_encoding(base: BaseEstimator, target: Target) -> str:
+    """Return the encoding of ``encoding="auto"``: the best one in `targets-study`."""
+    return "full" if target.needs_labels else "difference"
+
+
 def limit_leaves(base: BaseEstimator) -> None:
     """Set the smallest leaves of regression forests to three pairs, unless they are larger."""
     for forest in _parts(base):
         if isinstance(forest, REGRESSION_FORESTS) and forest.min_samples_leaf in (1, 2):
             forest.set_params(min_samples_leaf=MIN_PAIRS_PER_LEAF)
+
+
+def splits_float32(base: BaseEstimator) -> bool:
+    """Return whether an estimator is a tree or forest of scikit-learn, which casts its input to float32."""
+    return isinstance(base, TREES + TREE_FORESTS)
 
 
 def trains_by_epochs(base: BaseEstimator) -> bool:

@@ -13,6 +13,8 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
+from deltauq.calibration import ConformalClassifier, classification_scores
+from deltauq.core import Target, ValueTarget
 from deltauq.estimators._base import BaseAnchored
 from deltauq.estimators._delta_model import Trainer
 from deltauq.estimators.base_estimators import class_weight_of, has_fast_path, tree_outputs
@@ -48,24 +50,24 @@ class AnchoredClassifier(ClassifierMixin, BaseAnchored):
     ----------
     estimator : scikit-learn classifier, default=None
         The base estimator; None means ``RandomForestClassifier()``.
+    encoding : {"auto", "difference", "full", "identity", "two-anchor"} or Encoding, default="auto"
+        How an input and its anchor become one input of the base estimator. "difference", the same as "auto",
+        is ``[R, X - R]``.
     n_anchors : int, default=20
         K, the number of anchors used to predict. If there are fewer training anchors, they repeat.
     n_train_anchors : int or "auto", default="auto"
         M, the number of anchors each row is paired with in training; see `AnchoredRegressor`.
-    pairing : {"shared", "random"}, default="shared"
-        Whether all rows are paired with the same M anchors, or each row with its own.
-    encoding : {"difference", "identity", "two-anchor"} or Encoding, default="difference"
-        How an input and its anchor become one input of the base estimator. "difference" is ``[R, X - R]``.
-    anchors : {"data", "normal", "balanced", "kmeans"}, array of shape (m, d) or AnchorPrior, default="data"
+    anchors : {"data", "normal", "balanced", "kmeans"}, Anchors, array of shape (m, d) or AnchorPrior, \
+            default="data"
         The prior P(R): training rows, a normal distribution, training rows balanced over classes,
-        cluster centres, or the rows of an array.
+        cluster centres, or given anchors, whose targets are not used.
     center : {"anchored", "estimator"}, default="anchored"
         What is predicted: the mean over anchors, or the prediction of the estimator fitted without anchors.
         Without `predict_proba` its probabilities are 0 and 1.
     calibrate : None, "cv" or float, default=None
         Scale of the returned standard deviations: none, fitted by cross-validation so that
-        ``(1[y = c] - p_c) / std_c`` has unit RMS, or a given factor. `posterior` and `uncertainty` are not
-        calibrated.
+        ``(1[y = c] - p_c) / std_c`` has unit RMS, or a given factor. "cv" is needed by `predict_set`; it fits
+        on five folds in addition. `posterior` and `uncertainty` are not calibrated.
     random_state : int, RandomState or None, default=None
         Random seed.
     n_jobs : int or None, default=None
@@ -75,8 +77,8 @@ class AnchoredClassifier(ClassifierMixin, BaseAnchored):
     ----------
     estimator_ : estimator
         The base estimator, fitted on pairs.
-    anchors_ : array of shape (K, d)
-        The anchors used to predict.
+    anchors_ : Anchors
+        The anchors used to predict; `X` has shape (K, d).
     encoding_ : Encoding
         The encoding.
     center_ : estimator
@@ -87,6 +89,8 @@ class AnchoredClassifier(ClassifierMixin, BaseAnchored):
         The map from decision scores to probabilities, if the base estimator has scores only.
     scale_, delta_ : float, or array of shape (c,) if fitted
         As in `AnchoredRegressor`. The classes of several outputs follow one another.
+    conformal_ : ConformalClassifier
+        The out-of-fold scores of the training rows, with ``calibrate="cv"`` and one output.
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
@@ -109,10 +113,9 @@ class AnchoredClassifier(ClassifierMixin, BaseAnchored):
         self,
         estimator: BaseEstimator | None = None,
         *,
+        encoding: Any = "auto",
         n_anchors: int = 20,
         n_train_anchors: int | str = "auto",
-        pairing: str = "shared",
-        encoding: Any = "difference",
         anchors: Any = "data",
         center: str = "anchored",
         calibrate: str | float | None = None,
@@ -121,10 +124,9 @@ class AnchoredClassifier(ClassifierMixin, BaseAnchored):
     ) -> None:
         super().__init__(
             estimator,
+            encoding=encoding,
             n_anchors=n_anchors,
             n_train_anchors=n_train_anchors,
-            pairing=pairing,
-            encoding=encoding,
             anchors=anchors,
             center=center,
             calibrate=calibrate,
@@ -179,6 +181,34 @@ class AnchoredClassifier(ClassifierMixin, BaseAnchored):
             return (proba[0], std[0]) if return_std else proba[0]
         return (proba, std) if return_std else proba
 
+    def predict_set(self, X: Any, coverage: float = 0.9, allow_empty: bool = True) -> np.ndarray:
+        """Return sets of classes; they need ``calibrate="cv"`` and one output.
+
+        Every training row is scored by a model of the other folds, so that all rows train the model that
+        predicts; see `AnchoredRegressor.predict_interval` for what this means for the coverage.
+        `ConformalClassifier` with rows that are held out guarantees it.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+            Inputs.
+        coverage : float, default=0.9
+            Nominal coverage, in (0, 1).
+        allow_empty : bool, default=True
+            Whether a set is empty where no class is probable enough. False adds the most probable class to
+            every set; the coverage can only rise.
+
+        Returns
+        -------
+        sets : boolean array of shape (n, c)
+            Whether the set of a row holds a class, in the order of `classes_`.
+        """
+        check_is_fitted(self)
+        if not self._single_output:
+            raise ValueError("predict_set takes a classifier of one output: fit one for each.")
+        self._check_conformalized("predict_set", "ConformalClassifier")
+        return self.conformal_.sets(self.posterior(X).mean, coverage, allow_empty)
+
     def uncertainty(self, X: Any) -> np.ndarray:
         """Return the sum over classes of the variance of the probabilities, or of the votes.
 
@@ -198,6 +228,14 @@ class AnchoredClassifier(ClassifierMixin, BaseAnchored):
         """Split columns of shape (n, total classes) into one array per output."""
         ends = np.cumsum([len(classes) for classes in _class_list(self)])
         return np.split(columns, ends[:-1], axis=1)
+
+    def _target(self) -> Target:
+        return ValueTarget()
+
+    def _conformalize(self, data: TrainingRows, mean: np.ndarray, std: np.ndarray) -> None:
+        if self._single_output:
+            scores = classification_scores(data.y, mean, self.classes_)
+            self.conformal_ = ConformalClassifier.from_scores(scores, self.classes_)
 
     def _read_target(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         check_classification_targets(y)

@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator, is_classifier
 from sklearn.utils import check_array
 from sklearn.utils.validation import _check_method_params
 
-from deltauq.core import AnchorPrior, DataPrior, Encoding
+from deltauq.core import AnchorPrior, Anchors, DataPrior, Encoding, Target
 from deltauq.core.anchors import draw_rows
 from deltauq.estimators.base_estimators import count_trees
 
@@ -39,6 +39,10 @@ class TrainingRows:
 
     def __len__(self) -> int:
         return len(self.X)
+
+    def as_anchors(self, target: Target) -> Anchors:
+        """Return all rows as anchors, with their targets if `target` needs them."""
+        return Anchors(self.X, self.y if target.needs_labels else None)
 
     def take(self, rows: np.ndarray) -> TrainingRows:
         """Return the given rows."""
@@ -71,33 +75,36 @@ def count_anchors_per_row(
 
 
 def draw_train_anchors(
-    data: TrainingRows, prior: AnchorPrior, n: int, rng: np.random.Generator
-) -> tuple[np.ndarray, np.ndarray | None]:
-    """Draw n training anchors of shape (n, d), and return them with their weights.
+    data: TrainingRows, prior: AnchorPrior, target: Target, n: int, rng: np.random.Generator
+) -> tuple[Anchors, np.ndarray | None]:
+    """Draw n training anchors, with their targets if `target` needs them, and return them with their weights.
 
     If every row becomes an anchor, anchors have the weights of the rows. Otherwise the prior draws by weight,
     and the draws have no weights.
     """
     if type(prior) is DataPrior and n == len(data):
-        return data.X, data.weights
+        return data.as_anchors(target), data.weights
     ordered = data.take(_canonical_order(data.X, rng))
-    anchors = prior.draw(ordered.X, n, rng, labels=ordered.strata, weights=ordered.weights)
+    rows = ordered.as_anchors(target)
+    drawn = prior.draw(rows, n, rng, labels=ordered.strata, weights=ordered.weights)
     finite: bool | str = "allow-nan" if np.isnan(data.X).any() else True
-    anchors = check_array(anchors, dtype=np.float64, ensure_all_finite=finite, input_name="anchors")
-    if anchors.shape != (n, data.X.shape[1]):
-        raise ValueError(
-            f"anchors drawn by {prior!r} have shape {anchors.shape}, not {(n, data.X.shape[1])}."
-        )
-    return anchors, None
+    X = check_array(drawn.X, dtype=np.float64, ensure_all_finite=finite, input_name="anchors")
+    if X.shape != (n, data.X.shape[1]):
+        raise ValueError(f"anchors drawn by {prior!r} have shape {X.shape}, not {(n, data.X.shape[1])}.")
+    if rows.y is None:
+        return Anchors(X), None
+    if drawn.y is None or drawn.y.shape != (n, *data.y.shape[1:]):
+        raise ValueError(f"anchors drawn by {prior!r} need one target each for target='difference'.")
+    return Anchors(X, np.asarray(drawn.y, dtype=np.float64)), None
 
 
 def draw_prediction_anchors(
-    train_anchors: np.ndarray, weights: np.ndarray | None, n: int, rng: np.random.Generator
-) -> np.ndarray:
-    """Draw K anchors of shape (n, d) from those used in training; more than M repeat them evenly."""
-    order = _canonical_order(train_anchors, rng)
+    train_anchors: Anchors, weights: np.ndarray | None, n: int, rng: np.random.Generator
+) -> Anchors:
+    """Draw K anchors from those used in training; more than M repeat them evenly."""
+    order = _canonical_order(train_anchors.X, rng)
     rows = draw_rows(len(order), n, rng, None if weights is None else weights[order])
-    return train_anchors[order[rows]]
+    return train_anchors.take(order[rows])
 
 
 def shared_pairs(n_rows: int, n_train_anchors: int, per_row: int, rng: np.random.Generator) -> np.ndarray:
@@ -112,44 +119,37 @@ def shared_pairs(n_rows: int, n_train_anchors: int, per_row: int, rng: np.random
     return partners
 
 
-def draw_partners(
-    n_rows: int, n_anchors: int, anchor_weights: np.ndarray | None, per_row: int, rng: np.random.Generator
-) -> np.ndarray:
-    """Pair every row with its own anchors, drawn by weight; returned as by `shared_pairs`."""
-    columns = [draw_rows(n_anchors, n_rows, rng, anchor_weights) for _ in range(per_row)]
-    return np.stack(columns, axis=1)
-
-
 def encode_pairs(
-    X: np.ndarray,
-    anchors: np.ndarray,
+    data: TrainingRows,
+    anchors: Anchors,
+    rows: np.ndarray,
     partners: np.ndarray,
     encoding: Encoding,
-    dtype: type,
+    target: Target,
     rng: np.random.Generator,
-) -> np.ndarray:
-    """Return the encoded pairs, of shape (n * m, width * d), of n rows and their partners, of shape (n, m).
+    dtype: type = np.float64,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the tuples of pairs, of shape (m, width * d), and what a model learns of them.
 
-    Differences are taken in float64 and then cast to `dtype`.
+    Differences are taken in float64 and then cast to `dtype`. The other anchors of a tuple with several are
+    drawn at random: a model could learn to ignore anchors that always occur together with the first one.
+
+    Parameters
+    ----------
+    rows, partners : int arrays of shape (m,)
+        The row and the anchor of each pair.
     """
-    n, m = partners.shape
-    rows, indices = np.repeat(np.arange(n), m), partners.reshape(-1)
-    tuples = np.empty((n * m, encoding.width * X.shape[1]), dtype=dtype)
-    for start in range(0, n * m, PAIRS_PER_BLOCK):
+    tuples = np.empty((len(rows), encoding.width * data.X.shape[1]), dtype=dtype)
+    learned = data.y[rows]
+    for start in range(0, len(rows), PAIRS_PER_BLOCK):
         part = slice(start, start + PAIRS_PER_BLOCK)
-        tuples[part] = encoding.encode(X[rows[part]], *anchor_tuple(anchors, indices[part], encoding, rng))
-    return tuples
-
-
-def anchor_tuple(
-    anchors: np.ndarray, indices: np.ndarray, encoding: Encoding, rng: np.random.Generator
-) -> list[np.ndarray]:
-    """Return the anchors of training tuples: those of the given indices first, the others drawn at random.
-
-    A model could learn to ignore anchors that always occur together with the first one.
-    """
-    others = [rng.integers(len(anchors), size=len(indices)) for _ in range(encoding.anchors_per_tuple - 1)]
-    return [anchors[rows] for rows in (indices, *others)]
+        first = partners[part]
+        others = [rng.integers(len(anchors), size=len(first)) for _ in range(encoding.anchors_per_tuple - 1)]
+        indices = (first, *others)
+        tuples[part] = encoding.encode(data.X[rows[part]], *(anchors.X[index] for index in indices))
+        if anchors.y is not None:
+            learned[part] = target.encode(learned[part], *(anchors.y[index] for index in indices))
+    return tuples, learned
 
 
 def _canonical_order(X: np.ndarray, rng: np.random.Generator) -> np.ndarray:

@@ -12,7 +12,7 @@ import scipy.sparse
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
-from deltauq.core import AnchorPrior, KMeansPrior, NormalPrior
+from deltauq.core import AnchorPrior, Anchors, KMeansPrior, NormalPrior
 from deltauq.estimators.base_estimators import accepts_nan, encoding_advice
 from deltauq.utils.formatting import as_text
 
@@ -137,9 +137,10 @@ def check_finite_means(prior: AnchorPrior, X: np.ndarray) -> None:
         )
 
 
-def warn_if_single_anchor(anchors: np.ndarray) -> None:
-    """Warn if all anchors, of shape (K, d), are the same."""
-    if np.all((anchors == anchors[0]) | (np.isnan(anchors) & np.isnan(anchors[0]))):
+def warn_if_single_anchor(anchors: Anchors) -> None:
+    """Warn if all anchors are the same."""
+    values = anchors.X if anchors.y is None else np.column_stack([anchors.X, anchors.y])
+    if np.all((values == values[0]) | (np.isnan(values) & np.isnan(values[0]))):
         warnings.warn(
             "there is only one distinct anchor, so σ is zero everywhere.", UserWarning, stacklevel=3
         )

@@ -111,7 +111,7 @@ def add_posterior(graph: Graph, model: AnchoredRegressor | AnchoredClassifier, X
     X is a tensor of doubles of shape (n, d), the results of shape (n, o).
     """
     # Differences are computed in doubles and then rounded, as in scikit-learn: rows reach the same leaves.
-    blocks = model.encoding_.tuples(model.anchors_)
+    blocks = model.encoding_.tuples(model.anchors_.X)
     offset = model.encoding_.offset(*blocks)
     k, d = offset.shape
     anchors = graph.constant(np.hstack(blocks)[None].astype(np.float32))
