@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 ABSENT = "–"
 MEAN_ROW = "mean"
+GEOMETRIC_MEAN_ROW = "geometric mean"
 PAPER_NOTE = "In parentheses: the paper's figure."
 
 
@@ -41,6 +42,9 @@ class TableSpec:
         Only cells with these values.
     mean_over : tuple of str
         Rows whose mean is added as a last row; none if empty.
+    relative_to : str
+        A column whose figures divide those of their rows. The last rows are then the geometric mean of
+        these ratios, and the number of rows where a column is at least as good as this one.
     digits : int
         Significant digits of a row's largest value, or of a column's if the columns are metrics and ``best``
         is None.
@@ -58,6 +62,7 @@ class TableSpec:
     paper: Mapping[tuple[str, str], float] = field(default_factory=dict)
     where: Mapping[str, Any] = field(default_factory=dict)
     mean_over: tuple[str, ...] = ()
+    relative_to: str = ""
     digits: int = 3
     note: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -111,6 +116,8 @@ def make_grid(spec: TableSpec, summaries: Sequence[Summary]) -> Grid:
     they differ by more than the seed. Rows and columns without any figure are left out.
     """
     values = _values(spec, summaries)
+    if spec.relative_to:
+        values = _ratios(values, spec.relative_to)
     labels = {**DISPLAY_NAMES, **spec.labels}
     rows, columns = (list(dict.fromkeys(key[axis] for key in values)) for axis in (0, 1))
     if not isinstance(spec.metric, str):
@@ -125,17 +132,17 @@ def make_grid(spec: TableSpec, summaries: Sequence[Summary]) -> Grid:
         }
         rows, names = [*rows, MEAN_ROW], [*names, _mean_name(averaged, rows)]
     table = [[values.get((row, column)) for column in columns] for row in rows]
+    grid_rows = [
+        (name, _cells(of_row, [paper.get((row, column)) for column in columns], formats, spec.best))
+        for row, name, of_row, formats in zip(rows, names, table, _formatters(table, spec), strict=True)
+    ]
+    if spec.relative_to:
+        grid_rows += _comparison_rows(table, spec)
     return Grid(
         spec.title,
         labels.get(spec.rows, spec.rows),
         tuple(labels.get(column, column) for column in columns),
-        tuple(
-            (
-                name,
-                _cells(of_row, [paper.get((row, column)) for column in columns], formats, spec.best),
-            )
-            for row, name, of_row, formats in zip(rows, names, table, _formatters(table, spec), strict=True)
-        ),
+        tuple(grid_rows),
         spec.note,
     )
 
@@ -289,6 +296,40 @@ def _mean_row(
         for column in columns
         if all((row, column) in values for row in rows)
     }
+
+
+def _ratios(values: dict[tuple[str, str], Spread], reference: str) -> dict[tuple[str, str], Spread]:
+    """Divide the figures by those of the reference column; rows without one are left out."""
+    divisors = {row: value.mean for (row, column), value in values.items() if column == reference}
+    return {
+        (row, column): Spread(value.mean / divisors[row], math.nan, value.count)
+        for (row, column), value in values.items()
+        if divisors.get(row)
+    }
+
+
+def _comparison_rows(
+    ratios: list[list[Spread | None]], spec: TableSpec
+) -> list[tuple[str, tuple[GridCell, ...]]]:
+    """Return the geometric mean of every column of ratios, and how many of them are at least as good as 1."""
+    columns = [[ratio.mean for ratio in column if ratio is not None] for column in zip(*ratios, strict=True)]
+    means = [
+        Spread(math.exp(math.fsum(map(math.log, column)) / len(column)), math.nan, len(column))
+        if len(column) == len(ratios) and min(column) > 0.0
+        else None
+        for column in columns
+    ]
+    mean_row = _cells(means, [None] * len(means), [_formatter(means, spec.digits)] * len(means), spec.best)
+    if spec.best is None:
+        return [(GEOMETRIC_MEAN_ROW, mean_row)]
+    counts = tuple(
+        GridCell(
+            f"{sum(ratio >= 1 if spec.best == 'max' else ratio <= 1 for ratio in column)} of {len(column)}"
+        )
+        for column in columns
+    )
+    reference = {**DISPLAY_NAMES, **spec.labels}.get(spec.relative_to, spec.relative_to)
+    return [(GEOMETRIC_MEAN_ROW, mean_row), (f"at least as good as {reference}", counts)]
 
 
 def _mean_name(averaged: Sequence[str], rows: Sequence[str]) -> str:

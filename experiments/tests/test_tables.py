@@ -1,3 +1,4 @@
+import dataclasses
 import math
 
 import pytest
@@ -160,6 +161,24 @@ def test_mean_row():
     spec = TableSpec("t", "m", rows="set", columns="way", mean_over=("1", "2", "9"))
     name, (a, b) = make_grid(spec, cells).rows[-1]
     assert name == "mean of 2" and (a.ours, b.ours) == ("0.150", "0.150")
+
+
+def test_ratios_with_geometric_mean_and_number_of_rows():
+    cells = [summary(row, "a", value, 0.1) for row, value in ((1, 2.0), (2, 4.0), (3, 1.0))]
+    cells += [summary(row, "b", value, 0.1) for row, value in ((1, 1.0), (2, 4.0), (3, 0.5))]
+    cells += [summary(1, "c", 8.0), summary(4, "b", 1.0)]
+    spec = TableSpec("t", "m", rows="set", columns="way", best="min", relative_to="a", labels={"a": "plain"})
+    grid = make_grid(spec, cells)
+    assert [[cell.ours for cell in cells] for _, cells in grid.rows] == [
+        ["1.00", "0.50", "4.00"],
+        ["1.00", "1.00", "–"],
+        ["1.00", "0.50", "–"],
+        ["1.00", "0.63", "–"],
+        ["3 of 3", "3 of 3", "0 of 1"],
+    ]
+    assert [name for name, _ in grid.rows[3:]] == ["geometric mean", "at least as good as plain"]
+    counts = make_grid(dataclasses.replace(spec, best="max"), cells).rows[-1][1]
+    assert [cell.ours for cell in counts] == ["3 of 3", "1 of 3", "1 of 1"]
 
 
 def test_average_over_configurations_has_no_deviation():
