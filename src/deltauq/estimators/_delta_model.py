@@ -288,9 +288,7 @@ class DeltaModel:
             return None
         if self.estimator not in _PACKED:
             n_anchor_columns = self.encoding.anchors_per_tuple * self.anchors.X.shape[1]
-            _PACKED[self.estimator] = PackedTrees(
-                self.estimator, n_anchor_columns, self.encoding.inputs_per_tuple
-            )
+            _PACKED[self.estimator] = PackedTrees(self.estimator, n_anchor_columns)
         return _PACKED[self.estimator]
 
     def _packed_outputs(self, X: np.ndarray, blocks: list[np.ndarray], packed: Any) -> Iterator[np.ndarray]:

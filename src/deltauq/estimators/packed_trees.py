@@ -1,8 +1,8 @@
 """Outputs of a fitted scikit-learn tree or forest under one anchor, without forming the tuple matrix.
 
-The tree or forest was fitted on tuples ``[A, X - offset]``: `c` anchor columns and `d` columns of
-differences. Under one anchor A and the offset are constant, so rows descend by the differences alone, and
-splits on anchor columns are decided once for all rows.
+The tree or forest was fitted on tuples ``[A, X - offset_1, X - offset_2, ...]``: `c` anchor columns and, for
+each of the encoding's copies of the input, `d` columns of differences. Under one anchor A and the offsets are
+constant, so rows descend by the differences alone, and splits on anchor columns are decided once for all rows.
 
 Each row reaches the leaf that it reaches in scikit-learn, which casts tuples to float32, goes left where
 ``value <= threshold`` with the threshold in float64, and sends NaN where the split sends missing values.
@@ -28,7 +28,7 @@ from numpy.typing import ArrayLike, NDArray
 from deltauq.estimators.base_estimators import count_tree_outputs, has_fast_path, to_float32, trees_of
 
 # The right child of a node follows the left one. A leaf is its own left child with an infinite threshold, so
-# that a step from it stays there. `column` counts the d difference columns first and the c anchor columns
+# that a step from it stays there. `column` counts the columns of differences first and the c anchor columns
 # after them. `leaf` numbers the leaves of all trees; at a split it is 1 if missing values go right, else 0.
 _NODE = np.dtype(
     [("column", np.uint32), ("threshold", np.float32), ("left", np.uint32), ("leaf", np.uint32)], align=True
@@ -73,14 +73,17 @@ class PackedTrees:
             self._values[first_leaf : first_leaf + leaf_ids.size] = _node_values(tree, leaf_ids)
             first_leaf += leaf_ids.size
 
-    def outputs(self, X: NDArray[Any], anchor_columns: ArrayLike, offset: ArrayLike) -> NDArray[np.float64]:
-        """Return the `tree_outputs` of ``[anchor_columns, X - offset]`` for one anchor, of shape (n, o)."""
+    def outputs(self, X: NDArray[Any], anchor_columns: ArrayLike, offsets: ArrayLike) -> NDArray[np.float64]:
+        """Return the `tree_outputs` of ``[anchor_columns, X - offset, ...]`` for one anchor, of shape (n, o).
+
+        `offsets` are the offsets of all copies of X, one after the other.
+        """
         X = np.ascontiguousarray(X, dtype=None if X.dtype in (np.float32, np.float64) else np.float64)
         # numba compiles separate code for read-only arrays: all arrays are made read-only.
         X = X.view()
         X.flags.writeable = False
         out = np.zeros((len(X), self.n_outputs))
-        anchor, shift = to_float32(anchor_columns), np.array(offset, dtype=np.float64)
+        anchor, shift = to_float32(anchor_columns), np.array(offsets, dtype=np.float64)
         # Equal blocks, as few as the limits allow.
         most = min(BLOCK_ROWS, max(BLOCK_VALUES // self._n_columns, 256))
         n_blocks = max(-(-len(X) // most), 1)
@@ -144,24 +147,25 @@ def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
 def _fill_table(X: Any, start: Any, n_rows: Any, offset: Any, stride: Any, table: Any) -> None:
     """Write ``float32(X - offset)`` of a block of rows, column after column, each `stride` long.
 
+    The columns of X repeat until there are as many as offsets.
     The difference is taken in float64 and rounded once, as it is when the tuple matrix is formed and cast.
     Tiles of rows keep the reads of X in the nearest cache while the writes go down the columns.
     """
     flat = X.reshape(X.size)
-    width = u64(offset.size)
+    width, n_columns = u64(X.shape[1]), u64(offset.size)
     first, rows, length = u64(start), u64(n_rows), u64(stride)
     done = _ZERO
     while done + _TILE <= rows:
-        for column in range(width):
+        for column in range(n_columns):
             shift = offset[column]
-            source = (first + done) * width + column
+            source = (first + done) * width + column % width
             target = column * length + done
             for i in range(_TILE):
                 table[target + i] = np.float32(np.float64(flat[source + i * width]) - shift)
         done += _TILE
     while done < rows:
-        for column in range(width):
-            value = np.float64(flat[(first + done) * width + column]) - offset[column]
+        for column in range(n_columns):
+            value = np.float64(flat[(first + done) * width + column % width]) - offset[column]
             table[column * length + done] = np.float32(value)
         done += _ONE
 
@@ -311,7 +315,7 @@ def _sum_outputs(
     X: Any, anchor: Any, offset: Any, nodes: Any, roots: Any, rules: Any, values: Any, out: Any
 ) -> None:
     """Add the trees' values in tree order to `out`; `rules` are depth, group limit and block size."""
-    n_rows, width = X.shape
+    n_rows, width = X.shape[0], offset.size
     depth, group_limit, block = rules
     stride = block + _PADDING
     table = np.empty(width * stride + anchor.size, np.float32)
