@@ -13,6 +13,7 @@ NAMES = (
     "figure2",
     "table2",
     "table2-study",
+    "targets-study",
     "forest-study",
     "base-estimators",
     "ablation-anchors",

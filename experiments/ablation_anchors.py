@@ -46,6 +46,7 @@ def run(cell: Cell, profile: str) -> Outcome:
     train, _, test = split(table, cell["seed"], MAX_TEST_ROWS[profile])
     model = AnchoredRegressor(
         RandomForestRegressor(N_TREES),
+        target="value",
         n_anchors=cell["n_anchors"],
         n_train_anchors=full_pairs(len(train)),
         random_state=cell["seed"],

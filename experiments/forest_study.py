@@ -111,7 +111,8 @@ def _fit(
     base = _forest(cell, is_classes, len(X))
     kind = AnchoredClassifier if is_classes else AnchoredRegressor
     n_train_anchors = cell.get("n_train_anchors", full_pairs(len(X)))
-    anchored = kind(base, n_train_anchors=n_train_anchors, random_state=cell["seed"])
+    params = {} if is_classes else {"target": "value"}
+    anchored = kind(base, n_train_anchors=n_train_anchors, random_state=cell["seed"], **params)
     start = time.perf_counter()
     anchored.fit(X, y)
     metrics = {"fit_seconds": time.perf_counter() - start, "megabytes": len(pickle.dumps(anchored)) / 1e6}

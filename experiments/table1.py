@@ -67,6 +67,7 @@ def measure(
     X_test, y_test = function.sample(n_test, d, test_rng, share * function.halfwidth)
     model = AnchoredRegressor(
         DecisionTreeRegressor(),
+        target="value",
         encoding=cell["encoding"],
         n_train_anchors=n_train_anchors,
         n_anchors=N_ANCHORS,

@@ -43,7 +43,14 @@ def full_pairs(n_rows: int) -> int:
 
 METHODS: dict[str, Callable[[int], Any]] = {
     "delta-uq": lambda seed: AnchoredRegressor(
-        RandomForestRegressor(N_TREES), n_train_anchors=full_pairs(N_TRAIN), random_state=seed
+        RandomForestRegressor(N_TREES),
+        target="value",
+        n_train_anchors=full_pairs(N_TRAIN),
+        random_state=seed,
+    ),
+    "delta-labelled": lambda seed: AnchoredRegressor(RandomForestRegressor(N_TREES), random_state=seed),
+    "delta-labelled-full": lambda seed: AnchoredRegressor(
+        RandomForestRegressor(N_TREES), encoding="full", random_state=seed
     ),
     "ensemble": lambda seed: EnsembleRegressor(RandomForestRegressor(N_TREES), 3, random_state=seed),
     "deup": lambda seed: DEUPRegressor(RandomForestRegressor(N_TREES), random_state=seed),

@@ -122,6 +122,7 @@ class AnchoredForest:
         rows = np.random.default_rng(recipe.seed).permutation(len(x))[:FOREST_ROWS]
         self.model = AnchoredRegressor(
             RandomForestRegressor(FOREST_TREES),
+            target="value",
             n_train_anchors=full_pairs(len(rows)),
             random_state=recipe.seed,
         )

@@ -1,0 +1,180 @@
+"""`targets-study`: target, encoding, M and aggregation of anchored regressors, on training rows."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.model_selection import KFold
+
+from deltauq.estimators import AnchoredRegressor
+from deltauq.metrics import mae, spearman
+from experiments.regression_tables import BASES, TABLES, split_rows, standardized
+from experiments.runner import Cell, Experiment, Outcome
+from experiments.tables import TableSpec
+
+SIZES = {"quick": (200,), "paper": (200, 1000)}
+SEEDS = {"quick": range(1), "paper": range(5)}
+DATASETS = {"quick": (216, "yacht"), "paper": TABLES}
+STUDIED = ("tree", "forest-5", "extra-trees-10", "boosting", "knn", "svr", "mlp")
+FORMS = (
+    ("value", "difference"),
+    ("value", "full"),
+    ("difference", "difference"),
+    ("difference", "full"),
+    ("difference", "identity"),
+)
+"""Targets and encodings."""
+N_ANCHORS = 50
+"""K, and M where it is not varied."""
+TRAIN_ANCHORS = (5, 10, 20, 100)
+"""Other M, for labelled anchors of these base estimators."""
+VARIED = ("forest-5", "boosting")
+NEARNESS = 1.0
+"""Anchors are weighted by exp(-distance / NEARNESS), in units of the median distance to the anchors."""
+N_FOLDS = 4
+
+
+def cells(profile: str) -> list[Cell]:
+    """Return one cell per size, dataset, base estimator, form, M and trial."""
+    return [
+        {
+            "n_train": n_train,
+            "dataset": dataset,
+            "base": base,
+            "target": target,
+            "encoding": encoding,
+            "n_train_anchors": m,
+            "seed": seed,
+        }
+        for n_train in SIZES[profile]
+        for seed in SEEDS[profile]
+        for dataset in DATASETS[profile]
+        for base in STUDIED
+        for target, encoding in FORMS
+        for m in (N_ANCHORS, *TRAIN_ANCHORS)
+        if m == N_ANCHORS or (base in VARIED and target == "difference" and encoding != "identity")
+    ]
+
+
+def run(cell: Cell, profile: str) -> Outcome:
+    """Fit to three quarters of the training rows, and measure several means over anchors on the others."""
+    rows, _ = split_rows(cell["dataset"], cell["seed"], cell["n_train"])
+    train, test = next(KFold(N_FOLDS, shuffle=True, random_state=cell["seed"]).split(rows))
+    X, y, X_test, y_test = standardized(cell["dataset"], rows[train], rows[test])
+    base = BASES[cell["base"]](cell["seed"])
+    plain = mae(y_test, clone(base).fit(X, y).predict(X_test))
+    start = time.perf_counter()
+    model = AnchoredRegressor(
+        base,
+        target=cell["target"],
+        encoding=cell["encoding"],
+        n_anchors=min(N_ANCHORS, cell["n_train_anchors"]),
+        n_train_anchors=cell["n_train_anchors"],
+        random_state=cell["seed"],
+    ).fit(X, y)
+    seconds = time.perf_counter() - start
+    posterior = model.posterior(X_test, return_samples=True)
+    errors = {name: mae(y_test, mean) for name, mean in _means(model, posterior.samples, X_test).items()}
+    error = y_test - posterior.mean
+    total = posterior.var + _tree_variance(model, X_test)
+    return Outcome(
+        {
+            **{f"mae_{name}": value / plain for name, value in errors.items()},
+            "spearman": spearman(posterior.std, error),
+            "spearman_total": spearman(np.sqrt(total), error),
+            "seconds_fit": seconds,
+        }
+    )
+
+
+def _means(model: AnchoredRegressor, samples: np.ndarray, X: np.ndarray) -> dict[str, np.ndarray]:
+    """Return the mean, the median, the mean of the middle half, and the mean weighted by nearness."""
+    ordered = np.sort(samples, axis=0)
+    quarter = len(samples) // 4
+    distances = np.linalg.norm(X[None] - model.anchors_.X[:, None], axis=-1)
+    weights = np.exp(-distances / (NEARNESS * np.median(distances)))
+    return {
+        "mean": samples.mean(axis=0),
+        "median": np.median(samples, axis=0),
+        "trimmed": ordered[quarter : len(samples) - quarter].mean(axis=0),
+        "nearer": np.average(samples, axis=0, weights=weights),
+    }
+
+
+def _tree_variance(model: AnchoredRegressor, X: np.ndarray) -> Any:
+    """Return the variance of the trees of a forest, averaged over anchors; zero for other base estimators."""
+    trees = getattr(model.estimator_, "estimators_", None)
+    if not isinstance(trees, list):
+        return 0.0
+    tuples = [model.encoding_.encode(X, r[None]).astype(np.float32) for r in np.unique(model.anchors_.X, axis=0)]
+    return np.mean([np.var([tree.predict(part) for tree in trees], axis=0) for part in tuples], axis=0)
+
+
+def _tables() -> tuple[TableSpec, ...]:
+    metrics: tuple[Any, ...] = (
+        ("mae_mean", "MAE relative to the plain estimator", "min"),
+        ("spearman", "Spearman(σ, |error|)", "max"),
+    )
+    forms = tuple(
+        TableSpec(
+            f"{title}, {n} rows, target {target}, by encoding",
+            metric,
+            "base",
+            "encoding",
+            best=best,
+            where={"n_train": n, "target": target, "n_train_anchors": N_ANCHORS},
+        )
+        for metric, title, best in metrics
+        for n in SIZES["paper"]
+        for target in ("value", "difference")
+    )
+    aggregation = tuple(
+        TableSpec(
+            f"MAE relative to the plain estimator, {n} rows, target difference, encoding {encoding}, by "
+            "aggregation over anchors",
+            ("mae_mean", "mae_median", "mae_trimmed", "mae_nearer"),
+            "base",
+            best="min",
+            where={"n_train": n, "target": "difference", "encoding": encoding, "n_train_anchors": N_ANCHORS},
+        )
+        for n in SIZES["paper"]
+        for encoding in ("difference", "full")
+    )
+    anchors = tuple(
+        TableSpec(
+            f"{title}, {n} rows, {base}, by anchors per row",
+            metric,
+            "encoding",
+            "n_train_anchors",
+            best=best,
+            where={"n_train": n, "target": "difference", "base": base},
+        )
+        for metric, title, best in (*metrics, ("seconds_fit", "Seconds to fit", None))
+        for n in SIZES["paper"]
+        for base in VARIED
+    )
+    trees = tuple(
+        TableSpec(
+            f"Spearman(σ, |error|), {n} rows, with and without the variance of the trees",
+            ("spearman", "spearman_total"),
+            "base",
+            where={"n_train": n, "target": "difference", "encoding": encoding, "n_train_anchors": N_ANCHORS},
+        )
+        for n in SIZES["paper"]
+        for encoding in ("difference", "full")
+    )
+    return forms + aggregation + anchors + trees
+
+
+EXPERIMENT = Experiment(
+    "targets-study",
+    1,
+    "Target, encoding and anchors of anchored regressors, on training rows",
+    cells,
+    run,
+    tables=_tables(),
+    notes="",
+)
