@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -30,14 +31,14 @@ BASES: dict[str, Callable[[int], Any]] = {
     "boosting": lambda seed: HistGradientBoostingRegressor(early_stopping=False, random_state=seed),
     "svr": lambda seed: SVR(),
     "knn": lambda seed: KNeighborsRegressor(),
-    "mlp": lambda seed: MLPRegressor(max_iter=100, random_state=seed),
-    "lightgbm": lambda seed: _import("lightgbm").LGBMRegressor(random_state=seed, n_jobs=1, verbose=-1),
-    "xgboost": lambda seed: _import("xgboost").XGBRegressor(random_state=seed, n_jobs=1),
-    "catboost": lambda seed: _import("catboost").CatBoostRegressor(
+    "mlp": lambda seed: MLPRegressor(max_iter=500, random_state=seed),
+    "lightgbm": lambda seed: import_module("lightgbm").LGBMRegressor(random_state=seed, n_jobs=1, verbose=-1),
+    "xgboost": lambda seed: import_module("xgboost").XGBRegressor(random_state=seed, n_jobs=1),
+    "catboost": lambda seed: import_module("catboost").CatBoostRegressor(
         random_state=seed, thread_count=1, verbose=False, allow_writing_files=False
     ),
 }
-"""Name of a base estimator to a function of the seed; all parameters but the number of trees are defaults."""
+"""Name of a base estimator to a function of its seed; other parameters are defaults."""
 
 
 def split_rows(dataset: int | str, seed: int, n_train: int) -> tuple[np.ndarray, np.ndarray]:
@@ -64,9 +65,3 @@ def load_rows(dataset: int | str) -> tuple[np.ndarray, np.ndarray]:
     """Return X and y of a table of OpenML, given its number, or UCI; consecutive cells use the same one."""
     table = load_openml(dataset) if isinstance(dataset, int) else load_uci(dataset)
     return table.X, table.y
-
-
-def _import(name: str) -> Any:
-    from importlib import import_module
-
-    return import_module(name)

@@ -10,6 +10,7 @@ from sklearn.base import clone
 from sklearn.model_selection import KFold
 
 from deltauq.estimators import AnchoredRegressor
+from deltauq.estimators.base_estimators import max_pairs
 from deltauq.metrics import mae, spearman
 from experiments.regression_tables import BASES, TABLES, split_rows, standardized
 from experiments.runner import Cell, Experiment, Outcome
@@ -66,13 +67,15 @@ def run(cell: Cell, profile: str) -> Outcome:
     X, y, X_test, y_test = standardized(cell["dataset"], rows[train], rows[test])
     base = BASES[cell["base"]](cell["seed"])
     plain = mae(y_test, clone(base).fit(X, y).predict(X_test))
+    most = max_pairs(base)
+    n_anchors = cell["n_train_anchors"] if most is None else min(cell["n_train_anchors"], most // len(X))
     start = time.perf_counter()
     model = AnchoredRegressor(
         base,
         target=cell["target"],
         encoding=cell["encoding"],
-        n_anchors=min(N_ANCHORS, cell["n_train_anchors"]),
-        n_train_anchors=cell["n_train_anchors"],
+        n_anchors=min(N_ANCHORS, n_anchors),
+        n_train_anchors=n_anchors,
         random_state=cell["seed"],
     ).fit(X, y)
     seconds = time.perf_counter() - start
@@ -83,11 +86,16 @@ def run(cell: Cell, profile: str) -> Outcome:
     return Outcome(
         {
             **{f"mae_{name}": value / plain for name, value in errors.items()},
-            "spearman": spearman(posterior.std, error),
-            "spearman_total": spearman(np.sqrt(total), error),
+            "spearman": _spearman(posterior.std, error),
+            "spearman_total": _spearman(np.sqrt(total), error),
             "seconds_fit": seconds,
         }
     )
+
+
+def _spearman(std: np.ndarray, error: np.ndarray) -> float:
+    """Return the rank correlation, which is zero for a constant standard deviation."""
+    return float(np.nan_to_num(spearman(std, error)))
 
 
 def _means(model: AnchoredRegressor, samples: np.ndarray, X: np.ndarray) -> dict[str, np.ndarray]:
@@ -109,7 +117,8 @@ def _tree_variance(model: AnchoredRegressor, X: np.ndarray) -> Any:
     trees = getattr(model.estimator_, "estimators_", None)
     if not isinstance(trees, list):
         return 0.0
-    tuples = [model.encoding_.encode(X, r[None]).astype(np.float32) for r in np.unique(model.anchors_.X, axis=0)]
+    anchors = np.unique(model.anchors_.X, axis=0)
+    tuples = [model.encoding_.encode(X, r[None]).astype(np.float32) for r in anchors]
     return np.mean([np.var([tree.predict(part) for tree in trees], axis=0) for part in tuples], axis=0)
 
 
