@@ -28,8 +28,8 @@ def cells(profile: str) -> list[Cell]:
     """Return one cell per size, dataset, base estimator, method and trial."""
     return [
         {"n_train": n_train, "dataset": dataset, "base": base, "method": method, "seed": seed}
-        for n_train in SIZES[profile]
         for seed in SEEDS[profile]
+        for n_train in SIZES[profile]
         for dataset in DATASETS[profile]
         for base in NAMES
         for method in ("plain", "value", "difference", *(("bagged",) if base == "boosting" else ()))

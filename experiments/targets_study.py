@@ -50,8 +50,8 @@ def cells(profile: str) -> list[Cell]:
             "n_train_anchors": m,
             "seed": seed,
         }
-        for n_train in SIZES[profile]
         for seed in SEEDS[profile]
+        for n_train in SIZES[profile]
         for dataset in DATASETS[profile]
         for base in STUDIED
         for target, encoding in FORMS
