@@ -67,7 +67,7 @@ def compare_posteriors() -> None:
     for name, s, mb in zip(methods, seconds, memory, strict=True):
         print(f"{name:26}  {s:6.2f} s  {s / seconds[0]:4.2f} times  {mb:4.0f} MB more at the peak")
     for k in (10, 100, 1000):
-        net.set_anchors(torch.randn(k, FEATURES), k)
+        net.set_anchors(torch.randn(k, FEATURES), n_anchors=k)
         _, mb = measure(partial(by_posterior, net, x[: 2 * PAIRS // k]))
         print(f"K = {k:4}: {mb:4.0f} MB more at the peak")
 

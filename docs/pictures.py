@@ -44,7 +44,7 @@ def predictions() -> Figure:
     model = AnchoredRegressor(SVR(C=10, gamma=1.0), n_anchors=N_CURVES, random_state=0).fit(toy.X, toy.y)
     posterior = model.posterior(x[:, None], return_samples=True)
     figure = plots.mean_and_band(
-        x, posterior.mean, {}, train=(toy.X[:, 0], toy.y), anchors=model.anchors_[:, 0], gap=toy.gap
+        x, posterior.mean, {}, train=(toy.X[:, 0], toy.y), anchors=model.anchors_.X[:, 0], gap=toy.gap
     )
     for k, line in enumerate(posterior.samples):
         style = {"width": 1, "color": colors.BAND}
@@ -76,7 +76,7 @@ def class_uncertainty() -> Figure:
     grid = np.linspace(-4.0, 4.0, 81)
     points = np.stack(np.meshgrid(grid, grid), axis=-1).reshape(-1, 2)
     uncertainty = model.uncertainty(points).reshape(len(grid), len(grid))
-    return uncertainty_map((grid, grid), uncertainty, toy.X, anchors=model.anchors_)
+    return uncertainty_map((grid, grid), uncertainty, toy.X, anchors=model.anchors_.X)
 
 
 def n_anchors() -> Figure:

@@ -12,6 +12,7 @@ from sklearn.svm import SVR
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from deltauq import AnchoredClassifier, AnchoredRegressor
+from deltauq.core import Target
 from deltauq.export import export_onnx
 from deltauq.tables import fit
 from deltauq.utils.install import install_command
@@ -37,7 +38,7 @@ def rows(n, seed, digits):
 
 def leaves(model, X):
     """Return the leaf that every tree has for every pair of row and anchor."""
-    tuples = [model.encoding_.encode(X, np.broadcast_to(anchor, X.shape)) for anchor in model.anchors_]
+    tuples = [model.encoding_.encode(X, np.broadcast_to(anchor, X.shape)) for anchor in model.anchors_.X]
     return np.array([model.estimator_.apply(rows) for rows in tuples])
 
 
@@ -82,12 +83,13 @@ def test_forest_in_single_precision(forest):
         assert flips.mean() > 0.1  # the reason for doubles
 
 
-@pytest.mark.parametrize("encoding", ["difference", "identity", "two-anchor"])
+@pytest.mark.parametrize("encoding", ["difference", "full", "identity", "two-anchor"])
+@pytest.mark.parametrize("target", ["difference", "value"])
 @pytest.mark.parametrize("center", ["anchored", "estimator"])
 @pytest.mark.parametrize("base", [DecisionTreeRegressor(), ExtraTreesRegressor(5)])
-def test_regressors(base, center, encoding, table, tmp_path):
+def test_regressors(base, center, target, encoding, table, tmp_path):
     X, y = table
-    options = {"encoding": encoding, "center": center, "calibrate": "cv", "random_state": 0}
+    options = {"target": target, "encoding": encoding, "center": center, "calibrate": "cv", "random_state": 0}
     # More anchors than rows: they repeat.
     model = AnchoredRegressor(base, n_anchors=70, **options).fit(X[:50], y[:50])
     mean, std = model.predict(X, return_std=True)
@@ -97,7 +99,7 @@ def test_regressors(base, center, encoding, table, tmp_path):
 
 
 @pytest.mark.parametrize("center", ["anchored", "estimator"])
-@pytest.mark.parametrize("encoding", ["difference", "identity"])
+@pytest.mark.parametrize("encoding", ["difference", "full", "identity"])
 def test_missing_values(encoding, center, table, tmp_path):
     X, y = table
     gaps = np.where(np.random.default_rng(0).random(X.shape) < 0.2, np.nan, X)
@@ -167,8 +169,9 @@ def inputs_of(model, frame):
 
 
 @pytest.mark.parametrize("base", ["tree", RandomForestRegressor(5)])
-def test_table_regression(base, streets, tmp_path):
-    model = fit(streets.drop(columns="size"), "price", model=base)
+@pytest.mark.parametrize("anchors", ["data", "normal"])  # labelled anchors, and a model of values
+def test_table_regression(anchors, base, streets, tmp_path):
+    model = fit(streets.drop(columns="size"), "price", model=base, anchors=anchors)
     fresh = streets.assign(town=streets.town.where(streets.index % 5 > 0, "Linz"), street="somewhere")
     for frame in (streets, fresh):
         outputs = run(export_onnx(model, tmp_path / "model.onnx"), **inputs_of(model, frame))
@@ -271,6 +274,18 @@ def test_networks(kind, link, tmp_path):
 # -- invalid input ------------------------------------------------------------------------------------------
 
 
+class Ratio(Target):
+    """y / y_R, which the graph does not know."""
+
+    needs_labels = True
+
+    def encode(self, y, *anchor_targets):
+        return y / anchor_targets[0]
+
+    def decode(self, output, *anchor_targets):
+        return output * anchor_targets[0]
+
+
 def test_invalid_input(table, tmp_path):
     X, y = table
     path = tmp_path / "model.onnx"
@@ -280,6 +295,9 @@ def test_invalid_input(table, tmp_path):
     two = AnchoredRegressor(DecisionTreeRegressor(), random_state=0).fit(X, np.column_stack([y, y]))
     with pytest.raises(ValueError, match="takes one target, got 2"):
         export_onnx(two, path)
+    own = AnchoredRegressor(DecisionTreeRegressor(), target=Ratio(), random_state=0).fit(X, np.abs(y) + 1)
+    with pytest.raises(ValueError, match=r"takes the targets .*'value'\], got Ratio"):
+        export_onnx(own, path)
     with pytest.raises(ValueError, match="link is for networks"):
         export_onnx(svm, path, link="softmax")
     with pytest.raises(TypeError, match=r"takes a table model.* got DecisionTreeRegressor"):

@@ -132,7 +132,7 @@ def test_norms_learn_from_inputs_alone():
 def test_priors_are_moved_and_cast_to_the_inputs(mlp):
     net = Anchored(mlp, train_anchors=SetPrior(torch.full((3, 5), 2.0, dtype=torch.float64)))
     assert (training_tuples(net, torch.randn(6, 5))[:, :5] == 2.0).all()
-    net.set_anchors(torch.randn(6, 5), 3, prior=SetPrior(torch.ones(3, 5, dtype=torch.float64)))
+    net.set_anchors(torch.randn(6, 5), n_anchors=3, prior=SetPrior(torch.ones(3, 5, dtype=torch.float64)))
     assert net.anchors.dtype == torch.float32
 
 

@@ -40,10 +40,10 @@ def test_set_anchors_of_many_and_few_inputs(mlp):
     assert not torch.equal(net.anchors, drawn)
     net.set_anchors(x[:3])
     assert len(net.anchors) == 3
-    net.set_anchors(x, 20)
+    net.set_anchors(x, n_anchors=20)
     assert len(net.anchors) == 20
     labels = [0] * 18 + [1] * 2
-    net.set_anchors(x, 4, prior="balanced", labels=labels)
+    net.set_anchors(x, n_anchors=4, prior="balanced", labels=labels)
     assert sum(a in x[18:].tolist() for a in net.anchors.tolist()) == 2
 
 

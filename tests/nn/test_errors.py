@@ -58,7 +58,7 @@ def test_anchors_of_another_shape_or_device(net):
     with pytest.raises(ValueError, match="anchors must have at least one row"):
         net.set_anchors(torch.randn(0, 5))
     with pytest.raises(ValueError, match=r"n_anchors must be at least 1, got 0\."):
-        net.set_anchors(torch.randn(4, 5), 0)
+        net.set_anchors(torch.randn(4, 5), n_anchors=0)
     with pytest.raises(ValueError, match="balanced anchors need labels"):
         net.set_anchors(torch.randn(4, 5), prior="balanced")
 

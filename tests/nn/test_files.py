@@ -53,7 +53,8 @@ def test_own_networks_load_into_what_the_user_constructs(conv_net, tmp_path, ima
     net.save(path)
     with pytest.raises(
         UnusableFileError,
-        match=r"SmallConvNet, which.*Anchored\(network, encoding='difference', stem='stem'\).*net.load",
+        match=r"SmallConvNet, which.*Anchored\(network, target='value', encoding='difference', "
+        r"stem='stem'\).*net.load",
     ):
         load(path)
     again = Anchored(copy.deepcopy(conv_net), n_anchors=9)

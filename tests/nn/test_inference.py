@@ -174,7 +174,7 @@ def test_out_of_memory_is_raised():
             raise torch.OutOfMemoryError
         return torch.zeros(4, 3)
 
-    contribution = AnchorContribution(torch.zeros(2, 3), torch.zeros(1, 3))
+    contribution = AnchorContribution(torch.zeros(2, 3), torch.zeros(1, 3), torch.zeros(1, 3, 3))
     with pytest.raises(torch.OutOfMemoryError):
         make_plan(run, nn.Linear(3, 3), Inputs(torch.zeros(2, 3)), contribution)
 
@@ -235,7 +235,7 @@ def test_blocks_stay_within_the_budget_however_many_anchors():
         layer.register_forward_hook(watch)
     x, budget = torch.randn(40, 8), 100_000
     for k in (2, 10, 1000):
-        net.set_anchors(torch.randn(k, 8), k)
+        net.set_anchors(torch.randn(k, 8), n_anchors=k)
         net.posterior(x[:20])
         largest = 0
         net.posterior(x, memory_budget=budget)

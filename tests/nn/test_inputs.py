@@ -87,7 +87,7 @@ def _case(request):
         nn.init.normal_(
             parameter, std=0.5
         )  # a projection that begins as the identity does not depend on the anchor
-    net(torch.randn(16, *shape), *further(16)[0], **further(16)[1])
+    net(torch.randn(16, *shape), None, *further(16)[0], **further(16)[1])
     return net.double(), torch.randn(9, *shape).double(), further
 
 
@@ -104,7 +104,9 @@ def pair_by_pair(net, inputs):
 
     def output(one, k):
         anchors = torch.stack([block[k][None] for block in blocks])
-        outputs = [net(one.x, *one.args, anchors=anchors, masked=masked, **one.kwargs) for masked in masks]
+        outputs = [
+            net(one.x, None, *one.args, anchors=anchors, masked=masked, **one.kwargs) for masked in masks
+        ]
         return torch.stack(outputs).mean(0)
 
     rows = inputs.split(1)
@@ -122,7 +124,9 @@ def test_posterior_with_further_inputs_equals_every_pair(case):
     actual = net.posterior(x, *inputs.args, keep_samples=True, **inputs.kwargs)
     torch.testing.assert_close(actual.samples, expected, rtol=1e-6, atol=1e-8)
     torch.testing.assert_close(actual.mean, expected.mean(0), rtol=1e-6, atol=1e-8)
-    torch.testing.assert_close(net(x, *inputs.args, **inputs.kwargs), expected.mean(0), rtol=1e-6, atol=1e-8)
+    torch.testing.assert_close(
+        net(x, None, *inputs.args, **inputs.kwargs), expected.mean(0), rtol=1e-6, atol=1e-8
+    )
     for budget in (1, 3_000):
         chunked = net.posterior(x, *inputs.args, memory_budget=budget, **inputs.kwargs)
         torch.testing.assert_close(chunked.var, expected.var(0, correction=0), rtol=1e-6, atol=1e-8)
@@ -171,7 +175,7 @@ def test_copies_of_a_batch_have_their_further_inputs():
     net, x, c = Anchored(Conditioned(), n_anchors=3), torch.randn(6, 5), torch.arange(6)
     rows = torch.arange(6).roll(1)[None]
     loss = anchored_loss(net, nn.functional.mse_loss, x, x[:, :2], anchors_per_step=2, anchors=rows, c=c)
-    outputs = [net(x, c, anchors=torch.arange(6).roll(k)[None]) for k in (1, 2)]
+    outputs = [net(x, None, c, anchors=torch.arange(6).roll(k)[None]) for k in (1, 2)]
     expected = torch.stack([nn.functional.mse_loss(output, x[:, :2]) for output in outputs]).mean()
     torch.testing.assert_close(loss, expected)
 
@@ -195,11 +199,11 @@ def test_inputs_that_change_the_anchored_tensor_raise(weight, options, early):
     with pytest.raises(
         ValueError, match=r"additional inputs change what enters the anchored layer.*by stem= or at="
     ):
-        net(x, weight, early=early)
+        net(x, None, weight, early=early)
     net.set_anchors(x)
     with pytest.raises(ValueError, match="stored anchors have none"):
         net.posterior(x, weight, early=early)
-    assert Anchored(EarlyMask(), n_anchors=3)(x, weight).shape == (6, 2)
+    assert Anchored(EarlyMask(), n_anchors=3)(x, None, weight).shape == (6, 2)
 
 
 class Timed(nn.Module):
@@ -217,11 +221,11 @@ class Timed(nn.Module):
 def test_a_layer_of_another_input_is_not_anchored_by_mistake():
     x, t = torch.randn(6, 5), torch.rand(6, 1)
     with pytest.raises(ValueError, match=r"enters the anchored layer 'time'.*by stem= or at="):
-        Anchored(Timed(), n_anchors=3)(x, t)
+        Anchored(Timed(), n_anchors=3)(x, None, t)
     with pytest.raises(ValueError, match=r"first reaches 'time'.*by at="):
-        Anchored(Timed(), n_anchors=3, stem="stem")(x, t)
+        Anchored(Timed(), n_anchors=3, stem="stem")(x, None, t)
     net = Anchored(Timed(), n_anchors=3, at="stem")
-    net(x, t)
+    net(x, None, t)
     torch.testing.assert_close(
         net.posterior(x, t, keep_samples=True).samples, pair_by_pair(net, Inputs(x, (t,)))
     )
@@ -304,7 +308,7 @@ def test_a_file_of_a_network_with_several_inputs_and_outputs(tmp_path):
         return Anchored(Both(), n_anchors=3, output=1)
 
     net, x = make(), torch.randn(6, T, 5)
-    net(x, padding(6))
+    net(x, None, padding(6))
     net.save(tmp_path / "net.safetensors")
     again = make()
     again.load(tmp_path / "net.safetensors")
@@ -364,14 +368,14 @@ def test_shared_inputs_do_not_depend_on_rows_and_budget():
         expected = net.posterior(x, torch.zeros(())).mean[:n] + c[:n] + shared.sum()
         actual = net.posterior(x[:n], shared, c[:n], memory_budget=budget)
         torch.testing.assert_close(actual.mean, expected)
-        torch.testing.assert_close(net.eval()(x[:n], shared, c=c[:n]), expected)
+        torch.testing.assert_close(net.eval()(x[:n], None, shared, c=c[:n]), expected)
 
 
 def test_shared_inputs_do_not_depend_on_blocks():
     net = Anchored(Shared(), n_anchors=20)
     net.set_anchors(torch.randn(20, 5))
     x, table = torch.randn(40, 5), torch.ones(7)
-    budget = 7 * 20 * net._plan(Inputs(x, (table,)), net.anchors).row_bytes
+    budget = 7 * 20 * net._plan(Inputs(x, (table,)), net.anchors, None).row_bytes
     whole = net.posterior(x, table, memory_budget=budget).mean
     torch.testing.assert_close(whole[-5:], net.posterior(x[-5:], table).mean)
     torch.testing.assert_close(whole[:7], net.posterior(x[:8], table).mean[:7])
@@ -382,14 +386,14 @@ def test_a_positional_tensor_in_front_of_the_layer(average_masked):
     torch.manual_seed(0)
     net = Anchored(Shared(positional=True), n_anchors=4, average_masked=average_masked, mask=0.5)
     x, positional = torch.randn(20, 3, 5), torch.randn(1, 3, 5)
-    net(x, positional)
+    net(x, None, positional)
     whole = net.posterior(x, positional)
     for n in (1, 2, 3):
         actual = net.posterior(x[:n], positional)
         torch.testing.assert_close(actual.mean, whole.mean[:n])
         torch.testing.assert_close(actual.var, whole.var[:n])
     net.set_anchors(None)
-    assert net.train()(x[:1], positional).shape == (1, 3, 2)
+    assert net.train()(x[:1], None, positional).shape == (1, 3, 2)
 
 
 def test_shared_inputs_of_the_length_of_the_copies_raise():

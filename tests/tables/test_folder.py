@@ -1,5 +1,7 @@
 """The model folder: saving, loading, and rejection of anything altered or unknown."""
 
+import copy
+import dataclasses
 import hashlib
 import io
 import json
@@ -10,6 +12,7 @@ import tracemalloc
 import zipfile
 import zlib
 
+import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -20,6 +23,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.tree import DecisionTreeRegressor
 
 import deltauq
+from deltauq.core import Anchors, Full
 from deltauq.tables import ModelFolderError, TableError, fit, load
 from deltauq.tables.base_models import BaseModel
 from deltauq.tables.folder import FILES, FITTED_FILE, MAX_BYTES, METADATA_FILE, metadata_digest
@@ -56,6 +60,38 @@ def test_save_and_load_every_base_model(word, task, mixed, tmp_path):
     assert (again.schema, again.report, again.risk) == (model.schema, model.report, model.risk)
 
 
+@pytest.mark.parametrize("anchors", ["data", "kmeans", "normal"])
+def test_save_and_load_anchors_and_their_targets(anchors, mixed, tmp_path):
+    model = fit(mixed.drop(columns="size"), "price", model="tree", center="anchored", anchors=anchors)
+    model.save(tmp_path / "model")
+    again = load(tmp_path / "model")
+    pd.testing.assert_frame_equal(again.predict(mixed), model.predict(mixed))
+    before, after = model.fitted.model, again.fitted.model
+    assert (after.encoding_, after.target_) == (before.encoding_, before.target_)
+    np.testing.assert_array_equal(after.anchors_.X, before.anchors_.X)
+    labelled = anchors != "normal"  # which have no targets, so that the model is one of values
+    assert after.target_.needs_labels == labelled and isinstance(after.encoding_, Full) == labelled
+    assert (after.anchors_.y is not None) == labelled
+
+
+@pytest.mark.parametrize(
+    ("anchors", "message"),
+    [
+        (lambda a: a.X, "its anchors are a ndarray"),
+        (lambda a: Anchors(a.X[:, 1:], a.y), r"anchors are not an array of shape \(20, 8\)"),
+        (lambda a: Anchors(a.X), r"targets of anchors are not an array of shape \(20,\)"),
+        (lambda a: Anchors(a.X, np.tile(a.y[:, None], 2)), "targets of anchors are not an array"),
+        (lambda a: Anchors(a.X, a.y * np.nan), "targets of anchors are not finite"),
+    ],
+)
+def test_invalid_anchors_raise(anchors, message, regression, tmp_path):
+    fitted = copy.deepcopy(regression.fitted)
+    fitted.model.anchors_ = anchors(fitted.model.anchors_)
+    dataclasses.replace(regression, fitted=fitted).save(tmp_path / "model")
+    with pytest.raises(ModelFolderError, match=message):
+        load(tmp_path / "model")
+
+
 def test_only_a_model_is_replaced(folder, classification, mixed):
     classification.save(folder)
     assert load(folder).task == "classification"
@@ -67,7 +103,7 @@ def test_only_a_model_is_replaced(folder, classification, mixed):
 
 def test_content_of_the_metadata(folder, mixed):
     metadata = json.loads((folder / METADATA_FILE).read_text())
-    assert metadata["format"] == "deltauq.table/4"
+    assert metadata["format"] == "deltauq.table/5"
     assert [column["name"] for column in metadata["schema"]] == ["area", "rooms", "town", "new", "sold"]
     assert metadata["versions"]["deltauq"] == deltauq.__version__
     assert metadata["report"]["rows"] + metadata["report"]["held_out"] == len(mixed)
@@ -84,10 +120,10 @@ def test_altered_files_raise(name, folder):
         load(folder)
 
 
-@pytest.mark.parametrize("format", ["deltauq.table/1", "deltauq.table/5", "deltauq.nn/1", "", "x" * 500])
+@pytest.mark.parametrize("format", ["deltauq.table/4", "deltauq.table/6", "deltauq.nn/1", "", "x" * 500])
 def test_other_format_versions_raise(format, folder):
     rewrite(folder, format=format)
-    with pytest.raises(ModelFolderError, match=r"unknown to deltauq .* reads deltauq.table/4") as caught:
+    with pytest.raises(ModelFolderError, match=r"unknown to deltauq .* reads deltauq.table/5") as caught:
         load(folder)
     assert len(str(caught.value)) < 400
 

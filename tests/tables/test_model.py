@@ -9,32 +9,37 @@ from sklearn.svm import SVR
 
 import deltauq
 from deltauq import AnchoredRegressor
+from deltauq.core import Anchors
 from deltauq.tables import evaluate, fit
 from deltauq.tables import model as model_module
-from deltauq.tables.model import RISK_LEVELS, RiskScale, anchor_targets, reverse_scores
+from deltauq.tables.model import RISK_LEVELS, RiskScale, reference_points, reverse_scores
 
 
 @pytest.mark.parametrize("base", [RandomForestRegressor(3), SVR(), Ridge()])
-@pytest.mark.parametrize("center", ["anchored", "estimator"])
-def test_reverse_scores_equal_their_definition(base, center, table, monkeypatch):
+@pytest.mark.parametrize("target", ["difference", "value"])
+def test_reverse_scores_equal_their_definition(base, target, table, monkeypatch):
     X, y = table
-    model = AnchoredRegressor(base, n_anchors=7, center=center, random_state=0).fit(X[:40], y[:40])
-    anchors, targets, rows = X[:9], y[:9], X[40:]
-    expected = [
-        np.abs(targets - model.estimator_.predict(np.hstack([np.tile(x, (9, 1)), anchors - x]))).max()
-        for x in rows
-    ]
-    np.testing.assert_allclose(reverse_scores(model, rows, anchors, targets), expected, rtol=1e-12)
+    model = AnchoredRegressor(base, target=target, encoding="difference", n_anchors=7, random_state=0)
+    model.fit(X[:40], y[:40])
+    points, rows = Anchors(X[:9], y[:9]), X[40:]
+    predicted = model.predict(rows)
+    # Under the row as an anchor; the label of a row that has none is its prediction.
+    labels = predicted if target == "difference" else np.zeros(len(rows))
+    tuples = [np.hstack([np.tile(x, (9, 1)), points.X - x]) for x in rows]
+    values = [model.estimator_.predict(pairs) + label for pairs, label in zip(tuples, labels, strict=True)]
+    expected = np.abs(points.y - values).max(axis=1)
+    np.testing.assert_allclose(reverse_scores(model, rows, predicted, points), expected, rtol=1e-12)
     monkeypatch.setattr(model_module, "ROWS_PER_CALL", 7)
-    np.testing.assert_allclose(reverse_scores(model, rows, anchors, targets), expected, rtol=1e-12)
+    np.testing.assert_allclose(reverse_scores(model, rows, predicted, points), expected, rtol=1e-12)
 
 
-def test_targets_of_anchors():
+def test_reference_points():
     X, y = np.array([[0.0], [1.0], [10.0], [12.0]]), np.array([1.0, 3.0, 20.0, 40.0])
-    assert anchor_targets(X[[2, 0]], X, y, averaged=False).tolist() == [20.0, 1.0]
-    centres = np.array([[0.5], [11.0], [100.0]])
+    labelled = reference_points(Anchors(X[[2, 0, 2]], np.array([5.0, 6.0, 5.0])), X, y)
+    assert (labelled.X.tolist(), labelled.y.tolist()) == ([[0.0], [10.0]], [6.0, 5.0])
     # The last is nearest to no row, and has the target of the row nearest to it.
-    assert anchor_targets(centres, X, y, averaged=True).tolist() == [2.0, 30.0, 40.0]
+    centres = Anchors(np.array([[0.5], [11.0], [100.0]]))
+    assert reference_points(centres, X, y).y.tolist() == [2.0, 30.0, 40.0]
 
 
 def test_risk_of_two_measures():
@@ -94,12 +99,11 @@ def test_risk_far_from_the_data():
     X = rng.uniform(-1, 1, size=(200, 2))
     y = np.sin(3 * X[:, 0]) + X[:, 1] ** 2
     model = AnchoredRegressor(SVR(C=10), random_state=0).fit(X[:150], y[:150])
-    anchors = model.anchors_
-    targets = anchor_targets(anchors, X[:150], y[:150], averaged=False)
 
     def measure(rows):
-        reverse = reverse_scores(model, rows, anchors, targets)
-        return {"std": model.posterior(rows).std, "reverse": reverse}
+        posterior = model.posterior(rows)
+        reverse = reverse_scores(model, rows, posterior.mean, model.anchors_)
+        return {"std": posterior.std, "reverse": reverse}
 
     scale = RiskScale.from_held_out(measure(X[150:]))
     near, far = (scale.levels(measure(rows)) for rows in (X[150:], X[150:] + 3.0))
@@ -116,7 +120,7 @@ def test_repr_shows_no_values_of_the_table(tmp_path):
     evaluation = evaluate(model, table)
     for value in (model, model.fitted, model.schema, evaluation, evaluation.rows):
         text = repr(value)
-        assert len(text) < 500
+        assert len(text) < 600
         assert not any(number in text for number in (f"{table.a[0]:.4f}", f"{table.y[0]:.4f}"))
         assert "Secret" not in text
     assert "target='y'" in repr(model) and "RandomForestRegressor" in repr(model)

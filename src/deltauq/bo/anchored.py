@@ -22,7 +22,7 @@ from deltauq.bo.surrogate import (
     SampledSurrogate,
     train_networks,
 )
-from deltauq.core import get_prior
+from deltauq.core import Anchors, get_prior
 from deltauq.estimators import AnchoredRegressor
 from deltauq.nn import MLP, Anchored
 from deltauq.nn.training import Recipe
@@ -156,7 +156,7 @@ class AnchoredSurrogate(NetworkSurrogate, SampledSurrogate):
         nets = [surrogate.seeded_network(seed) for surrogate, seed in zip(surrogates, seeds, strict=True)]
         k = min(first.n_anchors, len(xs[0]))
         for net, x, seed in zip(nets, xs, seeds, strict=True):
-            net.set_anchors(get_prior("data").draw(x, k, np.random.default_rng(seed)))
+            net.set_anchors(get_prior("data").draw(Anchors(x), k, np.random.default_rng(seed)).X)
         if first.train_anchors == "shared":
             # Every point with every anchor, anchor by anchor.
             anchors = [net.anchors.repeat_interleave(len(xs[0]), 0) for net in nets]

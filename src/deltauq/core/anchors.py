@@ -83,7 +83,8 @@ class Anchors:
             )
         if self.y is not None and tuple(self.y.shape[:1]) != tuple(self.X.shape[:1]):
             raise ValueError(
-                f"anchors need one target each: X has shape {tuple(self.X.shape)} and y {tuple(self.y.shape)}."
+                f"anchors need one target each: X has shape {tuple(self.X.shape)} "
+                f"and y {tuple(self.y.shape)}."
             )
 
     def __len__(self) -> int:
@@ -277,8 +278,8 @@ class SetPrior(AnchorPrior):
             raise ValueError("the given anchors have no targets: give Anchors(X, y), or use target='value'.")
         elif tuple(anchors.y.shape[1:]) != tuple(rows.y.shape[1:]):
             raise ValueError(
-                f"targets of anchors have shape {tuple(anchors.y.shape[1:])} each, but those of the rows have "
-                f"{tuple(rows.y.shape[1:])}."
+                f"targets of anchors have shape {tuple(anchors.y.shape[1:])} each, but those of the rows "
+                f"have {tuple(rows.y.shape[1:])}."
             )
         return anchors.take(draw_rows(len(anchors), n, rng))
 
@@ -302,7 +303,6 @@ def get_prior(anchors: str | AnchorPrior | Anchors | Array) -> AnchorPrior:
         if anchors in PRIORS:
             return PRIORS[anchors]()
         raise ValueError(
-            f"anchors must be one of {sorted(PRIORS)}, an array, Anchors or an AnchorPrior, "
-            f"got {anchors!r}."
+            f"anchors must be one of {sorted(PRIORS)}, an array, Anchors or an AnchorPrior, got {anchors!r}."
         )
     return SetPrior(anchors)

@@ -123,7 +123,7 @@ class Difference(Encoding):
 
 
 class Full(Encoding):
-    """``[R, X, X - R]``, for models that split on single columns: they need not rebuild X from R and X - R."""
+    """``[R, X, X - R]``, for models that split on single columns: they need not form X from R and X - R."""
 
     inputs_per_tuple = 2
 

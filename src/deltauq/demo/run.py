@@ -152,7 +152,7 @@ def fit_band(name: str) -> Band:
     model = _anchored(ESTIMATORS[name], n_anchors=N_POINTS).fit(toy.X, toy.y)
     mean, std = model.predict(x[:, None], return_std=True)
     uncalibrated_std = model.posterior(x[:, None]).std
-    return Band(name, toy, x, mean, std, uncalibrated_std, np.sort(model.anchors_[:, 0]))
+    return Band(name, toy, x, mean, std, uncalibrated_std, np.sort(model.anchors_.X[:, 0]))
 
 
 def predict_table() -> TableResult:

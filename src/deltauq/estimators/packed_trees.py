@@ -2,7 +2,7 @@
 
 The tree or forest was fitted on tuples ``[A, X - offset_1, X - offset_2, ...]``: `c` anchor columns and, for
 each of the encoding's copies of the input, `d` columns of differences. Under one anchor A and the offsets are
-constant, so rows descend by the differences alone, and splits on anchor columns are decided once for all rows.
+constant, so rows descend by the differences alone, and splits on anchor columns are decided once for all.
 
 Each row reaches the leaf that it reaches in scikit-learn, which casts tuples to float32, goes left where
 ``value <= threshold`` with the threshold in float64, and sends NaN where the split sends missing values.

@@ -27,7 +27,7 @@ from deltauq.utils.install import import_optional
 def export_onnx(model: Any, path: str | PathLike[str], *, link: str | None = None) -> Path:
     """Write a model to an ONNX file, which can be used from many languages without Python.
 
-    The file contains the anchors, which by default are rows of the training data.
+    The file contains the anchors and their targets, which by default are rows of the training data.
 
     Parameters
     ----------

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import is_classifier
 
+from deltauq.core.target import TARGETS
 from deltauq.estimators import AnchoredClassifier, AnchoredRegressor
 from deltauq.estimators.base_estimators import has_fast_path
 from deltauq.utils.errors import InputError
@@ -103,6 +104,8 @@ def check_exportable(model: AnchoredRegressor | AnchoredClassifier) -> None:
             raise InputError(f"ONNX export takes {kinds}, got {type(base).__name__}.")
         if base.n_outputs_ != 1:
             raise InputError(f"ONNX export takes one target, got {base.n_outputs_}.")
+    if type(model.target_) not in TARGETS.values():
+        raise InputError(f"ONNX export takes the targets {sorted(TARGETS)}, got {model.target_!r}.")
 
 
 def add_posterior(graph: Graph, model: AnchoredRegressor | AnchoredClassifier, X: str) -> tuple[str, str]:
@@ -111,18 +114,24 @@ def add_posterior(graph: Graph, model: AnchoredRegressor | AnchoredClassifier, X
     X is a tensor of doubles of shape (n, d), the results of shape (n, o).
     """
     # Differences are computed in doubles and then rounded, as in scikit-learn: rows reach the same leaves.
-    blocks = model.encoding_.tuples(model.anchors_.X)
-    offset = model.encoding_.offset(*blocks)
-    k, d = offset.shape
+    encoding, (k, d) = model.encoding_, model.anchors_.X.shape
+    blocks = encoding.tuples(model.anchors_.X)
     anchors = graph.constant(np.hstack(blocks)[None].astype(np.float32))
-    deltas = graph.node("Sub", graph.node("Unsqueeze", X, graph.constant([1])), graph.constant(offset[None]))
-    deltas = graph.cast(deltas, np.float32)
     rows = graph.node("Shape", X, start=0, end=1)
     shape = graph.node("Concat", rows, graph.constant([k, len(blocks) * d]), axis=0)
-    tuples = graph.node("Concat", graph.node("Expand", anchors, shape), deltas, axis=2)
-    pairs = graph.node("Reshape", tuples, graph.constant([-1, model.encoding_.width * d]))
+    columns = graph.node("Unsqueeze", X, graph.constant([1]))
+    deltas = [
+        graph.cast(graph.node("Sub", columns, graph.constant(offset[None])), np.float32)
+        for offset in encoding.offsets(*blocks)
+    ]
+    tuples = graph.node("Concat", graph.node("Expand", anchors, shape), *deltas, axis=2)
+    pairs = graph.node("Reshape", tuples, graph.constant([-1, encoding.width * d]))
     outputs, width = add_trees(graph, model.estimator_, pairs)
     by_anchor = graph.node("Reshape", outputs, graph.constant([-1, k, width]))
+    if model.anchors_.y is not None:
+        labels = encoding.tuples(model.anchors_.y.reshape(k, 1))
+        added = model.target_.decode(np.zeros((k, 1)), *labels)
+        by_anchor = graph.node("Add", by_anchor, graph.constant(added[None]))
     mean = graph.node("ReduceMean", by_anchor, graph.constant([1]), keepdims=1)
     deviations = graph.node("Sub", by_anchor, mean)
     variance = graph.node(

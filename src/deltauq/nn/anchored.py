@@ -14,22 +14,25 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 
-from deltauq.core import AnchorPrior, Encoding, Posterior, get_encoding
+from deltauq.core import AnchorPrior, Anchors, Encoding, Posterior, Target, get_encoding, get_target
 from deltauq.core.posterior import LINKS
+from deltauq.core.target import TARGETS
 from deltauq.nn.anchors import PAIRINGS, AnchorStore, get_train_anchors, reversal
 from deltauq.nn.inference import (
     SHAPE_ERRORS,
     InferencePlan,
+    antisymmetric,
     evaluation_mode,
     make_plan,
     mean_over_anchors,
     posterior_over_anchors,
+    targets_like,
 )
 from deltauq.nn.inputs import Inputs
 from deltauq.nn.layer import AnchorContribution, AnchoredLayer, LayerReached, TupleAnchors
 from deltauq.nn.wrapping import INITS, anchor_layer, check_calls, join_names, recorded_calls
 
-KEYWORDS = ("anchors", "masked", "link", "keep_samples", "memory_budget", "autocast")
+KEYWORDS = ("anchors", "anchor_targets", "masked", "link", "keep_samples", "memory_budget", "autocast")
 CHECKED_ROWS = 8
 """Inputs that show whether additional ones change what enters the anchored layer."""
 
@@ -52,8 +55,13 @@ class Anchored(AnchorStore):
         it.
     n_anchors : int, default=10
         K, the number of stored anchors.
-    encoding : {"difference", "identity", "two-anchor"} or Encoding
-        How an input and its anchors form a tuple.
+    target : {"value", "difference"} or Target, default="value"
+        What the network learns: the target y, as in the paper; or y - y_R, its difference from the target of
+        the anchor (labelled anchors). The prediction is then
+        ``y_R + (g(R, X - R) - g(X, R - X)) / 2``, with the outputs g of the network, and is y_R for an input
+        that is the anchor. Training needs the targets of the batch, as in ``net(x, y)``. For regression.
+    encoding : {"difference", "full", "identity", "two-anchor"} or Encoding
+        How an input and its anchors form a tuple; one anchor in each with ``target="difference"``.
     at : str, optional
         Name of a layer, as in ``module.named_modules()``. The tensor that enters it is anchored, through a
         projection that begins as the identity in X; only what follows is evaluated K times. For embeddings,
@@ -74,7 +82,7 @@ class Anchored(AnchorStore):
     average_masked : bool, default=False
         Whether outputs in ``eval()`` are averaged over [R, X - R] and the masked [0, X - R], for a network
         that was trained with a mask. It may be set after training; calibrate again then.
-    train_anchors : {"derangement", "reverse"}, prior name, AnchorPrior or tensor
+    train_anchors : {"derangement", "reverse"}, prior name, AnchorPrior, Anchors or tensor
         Where anchors come from in training: from the batch, in random order or in reverse order as in the
         paper; or drawn from a prior P(R), given the batch.
 
@@ -82,16 +90,19 @@ class Anchored(AnchorStore):
     ----------
     anchors : tensor of shape (K, ...), or (0,) before there are any
         Stored inputs, on the device of the network and part of its state_dict.
+    anchor_targets : tensor of shape (K, ...), or (0,)
+        Their targets, with ``target="difference"``; also part of the state_dict.
     masked : bool tensor of shape (), or (n,)
         Whether the last training batch was masked, or which of its rows.
 
     Notes
     -----
-    Additional inputs, as in ``net(x, mask)`` or ``net(x, mask=mask)``, are passed on to the network. A tensor
-    whose first dimension is the batch size is row-wise: it is repeated and cut along with the rows of x.
-    Anything else is passed unchanged. A tensor that all rows share must not have the batch size as its first
-    dimension, unless that is 1: make it a buffer of the network. Row-wise inputs may not change what enters
-    the anchored layer, since stored anchors have none.
+    Additional inputs come after y, as in ``net(x, y, mask)``, or by keyword, as in ``net(x, mask=mask)``, and
+    are passed on to the network. With ``target="difference"``, those of a row are the same where the row and
+    its anchor change places. A tensor whose first dimension is the batch size is row-wise: it is repeated and
+    cut along with the rows of x. Anything else is passed unchanged. A tensor that all rows share must not
+    have the batch size as its first dimension, unless that is 1: make it a buffer of the network. Row-wise
+    inputs may not change what enters the anchored layer, since stored anchors have none.
 
     In evaluation, several threads may use one network. The contribution of the anchors is computed once per
     call: few calls with many rows are faster. ``torch.manual_seed`` makes initialisation and training
@@ -104,6 +115,7 @@ class Anchored(AnchorStore):
         module: nn.Module,
         n_anchors: int = 10,
         *,
+        target: str | Target = "value",
         encoding: str | Encoding = "difference",
         at: str | None = None,
         stem: str | None = None,
@@ -112,12 +124,14 @@ class Anchored(AnchorStore):
         mask: float = 0.0,
         mask_rows: bool = False,
         average_masked: bool = False,
-        train_anchors: str | AnchorPrior | Tensor = "derangement",
+        train_anchors: str | AnchorPrior | Anchors | Tensor = "derangement",
     ) -> None:
         if not isinstance(module, nn.Module):
             raise TypeError(f"module must be a torch.nn.Module, got {type(module).__name__}.")
         like = next(module.parameters(), torch.empty(0))
-        super().__init__(n_anchors, like)
+        super().__init__(n_anchors, get_target(target), like)
+        if type(self.target) not in TARGETS.values():
+            raise ValueError(f"target must be one of {sorted(TARGETS)}, got {self.target}.")
         if init not in INITS:
             raise ValueError(f"init must be one of {list(INITS)}, got {init!r}.")
         if at is not None and stem is not None:
@@ -126,9 +140,15 @@ class Anchored(AnchorStore):
             raise TypeError(f"output must be a str or an int, got {output!r}.")
         if not isinstance(module, Anchored):
             _check_keywords(module)
+        self._positional = _positional_inputs(module)
         self.masked = torch.zeros((), dtype=torch.bool, device=like.device)
         self.mask, self.mask_rows, self.average_masked = mask, mask_rows, average_masked
         self.encoding = get_encoding(encoding)
+        if self.target.needs_labels and self.encoding.anchors_per_tuple > 1:
+            raise ValueError(
+                f'target="difference" exchanges an input and its anchor, and {self.encoding} has '
+                f"{self.encoding.anchors_per_tuple} anchors in a tuple: choose an encoding with one."
+            )
         self.train_anchors = get_train_anchors(train_anchors)
         self.at, self.init, self.output = at, init, output
         self.module, self.layer_name = anchor_layer(module, self.encoding, at=at, stem=stem, init=init)
@@ -158,8 +178,10 @@ class Anchored(AnchorStore):
     def forward(
         self,
         x: Tensor,
+        y: Tensor | None = None,
         *args: Any,
         anchors: Tensor | None = None,
+        anchor_targets: Tensor | None = None,
         masked: Tensor | None = None,
         **kwargs: Any,
     ) -> Tensor:
@@ -169,11 +191,17 @@ class Anchored(AnchorStore):
         ----------
         x : tensor of shape (n, ...)
             Inputs.
+        y : tensor of shape (n, ...), optional
+            Targets of the inputs, which are those of the anchors that are drawn from them. Needed in
+            ``train()`` with ``target="difference"``, and ignored otherwise.
         *args, **kwargs
             Additional inputs of the network, passed through; see the notes of the class.
         anchors : int tensor of shape (e, n), or tensor of shape (e, n, ...), optional
             The e anchors of each input's tuple, as rows of this batch or as inputs. Outputs are then those
             under these anchors, in either mode, and nothing is stored.
+        anchor_targets : tensor of shape (e, n, ...), optional
+            With `anchors` and ``target="difference"``: the targets of these anchors. For rows of this batch,
+            they are by default those in y.
         masked : bool tensor of shape () or (n,), optional
             With `anchors`: whether they are masked, all of them or row by row.
 
@@ -187,15 +215,22 @@ class Anchored(AnchorStore):
                 "which returns mean and standard deviation, or write ONNX by deltauq.export.export_onnx."
             )
         self._check_rows(x, "inputs")
+        if y is not None and not self.target.needs_labels:
+            self._check_no_input_forgotten(args, kwargs)
         inputs = Inputs(x, args, kwargs)
         if anchors is not None:
-            return self._call_module(inputs, self._given_anchors(inputs, anchors, masked))
+            return self._outputs(inputs, *self._given_anchors(x, y, anchors, anchor_targets), masked)
         if self.training:
-            outputs = self._call_module(inputs, self._draw_anchors(inputs))
-            self._store_last(x[: x.shape[0] // self._copies])
+            if self.target.needs_labels:
+                y = self._checked_targets(
+                    y, len(x), 'target="difference" needs the targets of a training batch: call net(x, y).'
+                )
+            outputs = self._outputs(inputs, *self._draw_anchors(x, y), self._draw_mask(x))
+            last = x.shape[0] // self._copies
+            self._store_last(x[:last], y[:last] if y is not None and self.target.needs_labels else None)
             return outputs
-        stored = self._stored(x)
-        return mean_over_anchors(self._passes(inputs, stored), len(stored))
+        stored, targets = self._stored(x)
+        return mean_over_anchors(self._passes(inputs, stored, targets), len(stored))
 
     def posterior(
         self,
@@ -244,8 +279,8 @@ class Anchored(AnchorStore):
         precision = nullcontext() if autocast is None else torch.autocast(x.device.type, autocast)
         graph = torch.set_grad_enabled(torch.is_grad_enabled() and x.requires_grad)
         with evaluation_mode(self), graph, precision:
-            stored = self._stored(x)
-            passes = self._passes(Inputs(x, args, kwargs), stored, memory_budget)
+            stored, targets = self._stored(x)
+            passes = self._passes(Inputs(x, args, kwargs), stored, targets, memory_budget)
             return posterior_over_anchors(passes, len(stored), link, keep_samples)
 
     @torch.no_grad()
@@ -285,7 +320,7 @@ class Anchored(AnchorStore):
     def load(self, path: str | PathLike[str]) -> None:
         """Load weights, buffers and anchors that a network of the same architecture has saved.
 
-        Construct the network as before, with the same `encoding` and the same `at` or `stem`. A file of
+        Construct the network as before, with the same `target`, `encoding` and `at` or `stem`. A file of
         another architecture raises an error, and leaves this network as it was. The other options are not
         loaded: give them again. A different `average_masked` raises a warning. Tensors are moved to this
         network's device, and its mode stays: call ``eval()`` to predict.
@@ -301,52 +336,117 @@ class Anchored(AnchorStore):
         mask = ""
         if self.mask or self.average_masked:
             mask = f", mask={self.mask}, mask_rows={self.mask_rows}, average_masked={self.average_masked}"
-        return f"n_anchors={self.n_anchors}, encoding={self.encoding}, {place}{output}{mask}"
+        target = ", target='difference'" if self.target.needs_labels else ""
+        return f"n_anchors={self.n_anchors}{target}, encoding={self.encoding}, {place}{output}{mask}"
 
-    def _given_anchors(self, inputs: Inputs, anchors: Tensor, masked: Tensor | None) -> TupleAnchors:
-        """Return the anchors that the caller passed."""
-        n, per_tuple = inputs.x.shape[0], self.encoding.anchors_per_tuple
+    def _check_no_input_forgotten(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """Raise an error if y may be meant for another input of the network."""
+        names = self._positional[len(args) :]
+        if any(name not in kwargs for name in names):
+            raise TypeError(
+                "the second argument of an anchored network is y, and this one also takes "
+                f"{join_names([repr(name) for name in self._positional])}: write net(x, None, ...), or pass "
+                "additional inputs by keyword."
+            )
+
+    def _given_anchors(
+        self, x: Tensor, y: Tensor | None, anchors: Tensor, anchor_targets: Tensor | None
+    ) -> tuple[Tensor, Tensor | None]:
+        """Return the anchors that the caller passed, and their targets if they are needed."""
+        n, per_tuple = x.shape[0], self.encoding.anchors_per_tuple
         if anchors.ndim == 0 or anchors.shape[0] != per_tuple:
             raise ValueError(
                 f"{self.encoding} takes {per_tuple} anchor(s) a tuple, "
                 f"got anchors of shape {tuple(anchors.shape)}."
             )
-        if masked is not None and not (
-            isinstance(masked, Tensor) and masked.dtype == torch.bool and masked.shape in ((), (n,))
+        is_rows = anchors.ndim == 2
+        if is_rows and (
+            anchors.is_floating_point() or anchors.dtype == torch.bool or anchors.shape[1:] != (n,)
         ):
-            raise ValueError(f"masked must be a bool tensor of shape () or ({n},), got {masked!r:.60}.")
-        if anchors.ndim > 2:
-            return TupleAnchors(self._layer_inputs(inputs, anchors.unbind()), masked)
-        if anchors.is_floating_point() or anchors.dtype == torch.bool or anchors.shape[1:] != (n,):
             raise ValueError(
                 f"anchors must be rows of the batch, integers of shape (e, {n}), or inputs, e for each "
                 f"row, got {anchors.dtype} of shape {tuple(anchors.shape)}."
             )
-        return TupleAnchors(anchors.unbind(), masked)
+        if not self.target.needs_labels:
+            return anchors, None
+        if is_rows and anchor_targets is None:
+            y = self._checked_targets(y, n, "anchors that are rows of the batch need its targets: pass y.")
+            return anchors, y[anchors[0]]
+        if anchor_targets is not None and anchor_targets.shape[:1] != (1,):
+            raise ValueError(
+                f"anchor_targets must have shape (1, {n}, ...), got {tuple(anchor_targets.shape)}."
+            )
+        targets = self._checked_targets(
+            None if anchor_targets is None else anchor_targets[0],
+            n,
+            "anchors that are inputs need their targets: pass anchor_targets.",
+        )
+        return anchors, targets
 
-    def _draw_anchors(self, inputs: Inputs) -> TupleAnchors:
-        """Return the anchors of a training batch."""
-        x = inputs.x
+    def _draw_anchors(self, x: Tensor, y: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """Return the anchors of a training batch, as in `forward`, and their targets if they are needed."""
         n, per_tuple = x.shape[0], self.encoding.anchors_per_tuple
-        masked = None
-        if self.mask:
-            shape = (n,) if self.mask_rows else ()
-            masked = self.masked = torch.rand(shape, device=x.device) < self.mask
+        y = y if self.target.needs_labels else None
         if isinstance(self.train_anchors, AnchorPrior):
             rng = np.random.default_rng(int(torch.randint(2**62, ())))
-            priors = [self.train_anchors] * per_tuple
+            batch = Anchors(x.detach(), y)
+            drawn = [self.train_anchors.draw(batch, n, rng) for _ in range(per_tuple)]
             # A prior may return tensors of another device or precision.
-            drawn = tuple(torch.as_tensor(prior.draw(x.detach(), n, rng)).to(x) for prior in priors)
-        elif n // self._copies <= per_tuple and self.anchors.shape[1:] == x.shape[1:]:
+            anchors = torch.stack([torch.as_tensor(each.X).to(x) for each in drawn])
+            return anchors, None if y is None else torch.as_tensor(drawn[0].y).to(y)
+        if n // self._copies <= per_tuple and self.anchors.shape[1:] == x.shape[1:]:
             rows = torch.randint(self.anchors.shape[0], (per_tuple, n), device=x.device)
-            drawn = tuple(self.anchors[k] for k in rows)
-        else:
-            copies = self._copies if n % self._copies == 0 else 1
-            return TupleAnchors(PAIRINGS[self.train_anchors](n, per_tuple, x.device, copies), masked)
-        return TupleAnchors(self._layer_inputs(inputs, drawn), masked)
+            return self.anchors[rows], None if y is None else self.anchor_targets[rows[0]]
+        copies = self._copies if n % self._copies == 0 else 1
+        rows = torch.stack(PAIRINGS[self.train_anchors](n, per_tuple, x.device, copies))
+        return rows, None if y is None else y[rows[0]]
+
+    def _draw_mask(self, x: Tensor) -> Tensor | None:
+        """Return whether the anchors of a training batch are masked; None without a mask."""
+        if not self.mask:
+            return None
+        self.masked = torch.rand((x.shape[0],) if self.mask_rows else (), device=x.device) < self.mask
+        return self.masked
+
+    def _outputs(
+        self, inputs: Inputs, anchors: Tensor, targets: Tensor | None, masked: Tensor | None
+    ) -> Tensor:
+        """Return the outputs for inputs under one tuple each; see `forward`."""
+        n = inputs.x.shape[0]
+        if masked is not None and not (
+            isinstance(masked, Tensor) and masked.dtype == torch.bool and masked.shape in ((), (n,))
+        ):
+            raise ValueError(f"masked must be a bool tensor of shape () or ({n},), got {masked!r:.60}.")
+        if targets is None:
+            each = anchors.unbind()
+            if anchors.ndim > 2:
+                each = self._layer_inputs(inputs, each)
+            return self._call_module(inputs, TupleAnchors(each, masked))
+        if n == 1:
+            inputs = inputs.with_rows_of_one()
+        outputs = self._both_directions(
+            inputs, inputs.x[anchors[0]] if anchors.ndim == 2 else anchors[0], masked
+        )
+        correction = antisymmetric(*outputs.chunk(2))
+        return targets_like(targets, correction) + correction
+
+    def _both_directions(self, inputs: Inputs, anchors: Tensor, masked: Tensor | None) -> Tensor:
+        """Return g(R, X - R) of all n pairs, then g(X, R - X), of shape (2 * n, ...).
+
+        The anchors are inputs of the network as well, so that what it carries past the anchored layer is also
+        exchanged. Additional inputs stay those of the row.
+        """
+        n = inputs.x.shape[0]
+        both = replace(inputs.repeat(2, x_too=False), x=torch.cat([inputs.x, anchors]))
+        swapped = torch.arange(2 * n, device=anchors.device).roll(n)
+        masked = masked.repeat(2) if masked is not None and masked.ndim else masked
+        outputs = self._call_module(both, TupleAnchors((swapped,), masked))
+        check_tensor(outputs, 'target="difference"')
+        self._check_n_outputs(outputs, 2 * n)
+        return outputs
 
     def _passes(
-        self, inputs: Inputs, anchors: Tensor, memory_budget: int | None = None
+        self, inputs: Inputs, anchors: Tensor, targets: Tensor | None, memory_budget: int | None = None
     ) -> Iterator[tuple[int, Tensor, AnchorContribution]]:
         """Yield, for blocks of anchors and blocks of rows, the number of the block of rows and the outputs.
 
@@ -354,16 +454,17 @@ class Anchored(AnchorStore):
         anchors are in one block if they fit, so that what precedes the anchored layer is computed once per
         input.
         """
-        plan = self._plan(inputs, anchors)
+        plan = self._plan(inputs, anchors, targets)
         inputs = replace(inputs, row_wise=plan.row_wise)
         pairs = plan.batch_pairs(memory_budget, anchors.device)
         rows = inputs.split(max(1, pairs // len(anchors)))
-        for contribution in self._contributions(inputs, anchors, min(len(anchors), pairs), plan.repeated):
+        at_most = min(len(anchors), pairs)
+        for contribution in self._contributions(inputs, anchors, targets, at_most, plan.repeated):
             for block, part in enumerate(rows):
                 yield block, self.outputs_under(part, contribution), contribution
 
     @torch.compiler.disable
-    def _plan(self, inputs: Inputs, anchors: Tensor) -> InferencePlan:
+    def _plan(self, inputs: Inputs, anchors: Tensor, targets: Tensor | None) -> InferencePlan:
         """Return how to evaluate the network with these anchors."""
         # One input, or one anchor, works where several do not: such a plan is valid for no other case.
         several = inputs.x.shape[0] > 1
@@ -371,22 +472,23 @@ class Anchored(AnchorStore):
         if key not in self._plans:
             self._check_additional_inputs(inputs)
             try:
-                plan = self._make_plan(inputs, anchors)
+                plan = self._make_plan(inputs, anchors, targets)
             except SHAPE_ERRORS:
                 single = inputs.with_rows_of_one()
                 if several or not single.row_wise:
                     raise
-                plan = self._make_plan(single, anchors)  # this network does not broadcast
+                plan = self._make_plan(single, anchors, targets)  # this network does not broadcast
             self._plans[key] = plan
         return self._plans[key]
 
-    def _make_plan(self, inputs: Inputs, anchors: Tensor) -> InferencePlan:
-        return make_plan(
-            self.outputs_under, self.module, inputs, next(self._contributions(inputs, anchors[:2], 2))
+    def _make_plan(self, inputs: Inputs, anchors: Tensor, targets: Tensor | None) -> InferencePlan:
+        contribution = next(
+            self._contributions(inputs, anchors[:2], None if targets is None else targets[:2], 2)
         )
+        return make_plan(self.outputs_under, self.module, inputs, contribution)
 
     def _contributions(
-        self, inputs: Inputs, anchors: Tensor, at_most: int, repeated: bool = False
+        self, inputs: Inputs, anchors: Tensor, targets: Tensor | None, at_most: int, repeated: bool = False
     ) -> Iterator[AnchorContribution]:
         """Yield what the anchors contribute to the anchored layer, at most this many at a time."""
         if self.average_masked and not self.mask:
@@ -395,21 +497,26 @@ class Anchored(AnchorStore):
                 "one, set it, as in net.mask = 0.25."
             )
         blocks = self.encoding.tuples(anchors)
-        for part in zip(*(block.split(at_most) for block in blocks), strict=True):
-            yield self._contribution(inputs, part, repeated)
+        for k, part in enumerate(zip(*(block.split(at_most) for block in blocks), strict=True)):
+            contribution = self._contribution(inputs, part, targets is not None)
+            if targets is not None:
+                own = targets[k * at_most : (k + 1) * at_most]
+                contribution = replace(contribution, anchors=part[0], targets=own)
+            yield replace(contribution, repeated=repeated)
 
     @torch.compiler.disable
     def _contribution(
-        self, inputs: Inputs, anchors: tuple[Tensor, ...], repeated: bool
+        self, inputs: Inputs, anchors: tuple[Tensor, ...], swapped_too: bool
     ) -> AnchorContribution:
         return self.anchored_layer.contribution(
-            self._layer_inputs(inputs, anchors), self.average_masked, repeated
+            self._layer_inputs(inputs, anchors), masked_too=self.average_masked, swapped_too=swapped_too
         )
 
-    def anchor_contribution(self, inputs: Inputs, anchors: Tensor) -> AnchorContribution:
-        """Return what these anchors contribute to the anchored layer, all at once, for inputs like these."""
-        plan = self._plan(inputs, anchors)
-        return next(self._contributions(inputs, anchors, len(anchors), plan.repeated))
+    def anchor_contribution(self, inputs: Inputs) -> AnchorContribution:
+        """Return what the stored anchors contribute to the anchored layer, for inputs like these."""
+        anchors, targets = self._stored(inputs.x)
+        plan = self._plan(inputs, anchors, targets)
+        return next(self._contributions(inputs, anchors, targets, len(anchors), plan.repeated))
 
     def _layer_inputs(self, inputs: Inputs, anchors: Iterable[Tensor]) -> tuple[Tensor, ...]:
         """Return anchors as they enter the anchored layer, without the additional inputs of any row."""
@@ -445,15 +552,29 @@ class Anchored(AnchorStore):
 
     def outputs_under(self, inputs: Inputs, contribution: AnchorContribution) -> Tensor:
         """Return the outputs for all pairs of inputs and anchors, of shape (n_variants * k * n, ...)."""
-        k, n = contribution.value.shape[0], inputs.x.shape[0]
-        outputs = self._call_module(inputs.repeat(k, x_too=contribution.repeated), contribution)
+        k, n = len(contribution), inputs.x.shape[0]
+        n_outputs = contribution.n_variants * k * n
+        if contribution.repeated and contribution.anchors is not None:
+            shape = k, n, *inputs.x.shape[1:]
+            anchors = contribution.anchors.unsqueeze(1).expand(shape).flatten(0, 1)
+            rows = inputs.repeat(k)
+            masks = [torch.tensor(m, device=anchors.device) for m in (False, True)]
+            outputs = torch.cat(
+                [self._both_directions(rows, anchors, mask) for mask in masks[: contribution.n_variants // 2]]
+            )
+        else:
+            rows = inputs.repeat(contribution.n_variants * k, x_too=contribution.repeated)
+            outputs = self._call_module(rows, contribution)
         check_tensor(outputs, "the mean over anchors")
-        if outputs.ndim == 0 or outputs.shape[0] != k * n:
+        self._check_n_outputs(outputs, n_outputs)
+        return outputs
+
+    def _check_n_outputs(self, outputs: Tensor, n: int) -> None:
+        if outputs.ndim == 0 or outputs.shape[0] != n:
             raise ValueError(
-                f"the network returned shape {tuple(outputs.shape)} for {k * n} rows of inputs under "
+                f"the network returned shape {tuple(outputs.shape)} for {n} rows of inputs under "
                 "anchors: its first axis must be theirs."
             )
-        return outputs
 
     def _call_module(self, inputs: Inputs, anchors: TupleAnchors | AnchorContribution) -> Tensor:
         """Return the outputs of the network with these anchors at the anchored layer."""
@@ -505,6 +626,13 @@ def _check_keywords(module: nn.Module) -> None:
     for name in list(inspect.signature(module.forward).parameters)[1:]:
         if name in KEYWORDS:
             raise ValueError(f"{name!r} is a keyword of Anchored: rename this input of the network.")
+
+
+def _positional_inputs(module: nn.Module) -> list[str]:
+    """Return the names of the positional inputs of a network after its first."""
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    parameters = inspect.signature(module.forward).parameters.values()
+    return [parameter.name for parameter in parameters if parameter.kind in kinds][1:]
 
 
 def _names_of(outputs: Any) -> str:

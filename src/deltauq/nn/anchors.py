@@ -10,7 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from deltauq.core import AnchorPrior, get_prior
+from deltauq.core import AnchorPrior, Anchors, Target, get_prior
+from deltauq.core.encoding import as_float
 
 
 def derangement(n: int, per_tuple: int, device: torch.device, copies: int = 1) -> tuple[Tensor, ...]:
@@ -42,7 +43,7 @@ def reversal(n: int, per_tuple: int, device: torch.device, copies: int = 1) -> t
 PAIRINGS = {"derangement": derangement, "reverse": reversal}
 
 
-def get_train_anchors(train_anchors: str | AnchorPrior | Tensor) -> str | AnchorPrior:
+def get_train_anchors(train_anchors: str | AnchorPrior | Anchors | Tensor) -> str | AnchorPrior:
     """Return the name of a pairing, or a prior."""
     if isinstance(train_anchors, str) and train_anchors in PAIRINGS:
         return train_anchors
@@ -53,25 +54,32 @@ def get_train_anchors(train_anchors: str | AnchorPrior | Tensor) -> str | Anchor
 
 
 class AnchorStore(nn.Module):
-    """A module that stores `n_anchors` inputs as anchors in its state_dict, on the device of `like`."""
+    """A module that stores `n_anchors` inputs as anchors in its state_dict, on the device of `like`.
+
+    With them, it stores their targets if `target` needs those.
+    """
 
     anchors: Tensor
+    anchor_targets: Tensor
 
-    def __init__(self, n_anchors: int, like: Tensor) -> None:
+    def __init__(self, n_anchors: int, target: Target, like: Tensor) -> None:
         super().__init__()
+        self.target = target
         self.n_anchors = index(n_anchors)
         if n_anchors < 1:
             raise ValueError(f"n_anchors must be at least 1, got {n_anchors}.")
-        self.register_buffer("anchors", torch.empty(0, device=like.device, dtype=like.dtype))
+        for name in ("anchors", "anchor_targets"):
+            self.register_buffer(name, torch.empty(0, device=like.device, dtype=like.dtype))
         self.anchors_are_set = False
         """Whether the anchors were set by `set_anchors`, so that training does not replace them."""
         self._warned = False
 
     def set_anchors(
         self,
-        inputs: Tensor | None,
-        n_anchors: int | None = None,
+        x: Tensor | None,
+        y: Tensor | None = None,
         *,
+        n_anchors: int | None = None,
         prior: str | AnchorPrior = "data",
         labels: Any = None,
         random_state: int = 0,
@@ -80,28 +88,37 @@ class AnchorStore(nn.Module):
 
         Parameters
         ----------
-        inputs : tensor of shape (n, ...) or None
+        x : tensor of shape (n, ...) or None
             Inputs to draw anchors from. None removes the stored ones, and training stores its last inputs.
+        y : tensor of shape (n, ...), optional
+            Targets of the inputs. Needed with ``target="difference"``, and ignored otherwise.
         n_anchors : int, optional
             Number of anchors; by default K, or all inputs where there are fewer.
         prior : str or AnchorPrior, default="data"
-            Distribution of anchors; "data" draws rows of `inputs`.
+            Distribution of anchors; "data" draws rows of `x`.
         labels : array of shape (n,), optional
             Classes of the inputs, for ``prior="balanced"``.
         random_state : int, default=0
             Random seed.
         """
-        if inputs is None:
-            self.anchors, self.anchors_are_set = self.anchors.new_empty(0), False
+        if x is None:
+            self.anchors, self.anchor_targets = self.anchors.new_empty(0), self.anchor_targets.new_empty(0)
+            self.anchors_are_set = False
             return
-        self._check_rows(inputs, "anchors")
+        self._check_rows(x, "anchors")
+        if self.target.needs_labels:
+            y = self._checked_targets(
+                y, len(x), "labelled anchors need their targets: call set_anchors(x, y)."
+            )
         if n_anchors is None:
-            n_anchors = min(self.n_anchors, inputs.shape[0])
+            n_anchors = min(self.n_anchors, x.shape[0])
         if n_anchors < 1:
             raise ValueError(f"n_anchors must be at least 1, got {n_anchors}.")
-        rng = np.random.default_rng(random_state)
-        anchors = get_prior(prior).draw(inputs.detach(), n_anchors, rng, labels=labels)
-        self.anchors, self.anchors_are_set = _copy(torch.as_tensor(anchors).to(inputs)), True
+        rows = Anchors(x.detach(), y if self.target.needs_labels else None)
+        drawn = get_prior(prior).draw(rows, n_anchors, np.random.default_rng(random_state), labels=labels)
+        self.anchors, self.anchors_are_set = _copy(torch.as_tensor(drawn.X).to(x)), True
+        if drawn.y is not None:
+            self.anchor_targets = _copy(torch.as_tensor(drawn.y).to(rows.y))
 
     def get_extra_state(self) -> Tensor:
         """Return, for the state_dict, whether the anchors were set."""
@@ -113,42 +130,72 @@ class AnchorStore(nn.Module):
 
     def _load_from_state_dict(self, state_dict: Any, prefix: str, *args: Any) -> None:
         # Stored anchors may have any number and shape.
-        stored = state_dict.get(f"{prefix}anchors")
-        if stored is not None and (stored.shape, stored.dtype) != (self.anchors.shape, self.anchors.dtype):
-            self.anchors = _copy(torch.empty_like(stored, device=self.anchors.device))
+        for name in ("anchors", "anchor_targets"):
+            stored, own = state_dict.get(f"{prefix}{name}"), getattr(self, name)
+            if stored is not None and (stored.shape, stored.dtype) != (own.shape, own.dtype):
+                setattr(self, name, _copy(torch.empty_like(stored, device=own.device)))
         # States of plain modules, and of averages over them, do not have it.
         state_dict.setdefault(f"{prefix}_extra_state", torch.tensor(False))
+        if not self.target.needs_labels:
+            # Nor do states of versions without labelled anchors have targets of anchors.
+            state_dict.setdefault(f"{prefix}anchor_targets", self.anchor_targets)
         super()._load_from_state_dict(state_dict, prefix, *args)
 
     @torch.no_grad()
-    def _store_last(self, x: Tensor) -> None:
-        """Store the last inputs as anchors, in place; repeated while there are too few."""
+    def _store_last(self, x: Tensor, y: Tensor | None) -> None:
+        """Store the last inputs as anchors, and their targets, in place; repeated while there are too few."""
         if self.anchors_are_set:
             return
-        n, k = x.shape[0], self.n_anchors
-        if self.anchors.shape != (k, *x.shape[1:]) or self.anchors.dtype != x.dtype:
-            self.anchors = _copy(x.detach()[torch.arange(k, device=x.device) % n])
-        elif n >= k:
-            self.anchors.copy_(x[-k:])
-        else:
-            self.anchors.copy_(torch.cat([self.anchors[n:], x]))
+        self.anchors = self._with_last(self.anchors, x)
+        if y is not None:
+            self.anchor_targets = self._with_last(self.anchor_targets, y)
 
-    def _stored(self, x: Tensor) -> Tensor:
-        """Return the stored anchors, checked against the inputs; one of zeros where there are none."""
+    def _with_last(self, stored: Tensor, rows: Tensor) -> Tensor:
+        """Return the stored rows with the last ones of a batch, in place if their shape is the same."""
+        n, k = rows.shape[0], self.n_anchors
+        if stored.shape != (k, *rows.shape[1:]) or stored.dtype != rows.dtype:
+            return _copy(rows.detach()[torch.arange(k, device=rows.device) % n])
+        return stored.copy_(rows[-k:] if n >= k else torch.cat([stored[n:], rows]))
+
+    def _stored(self, x: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Return the stored anchors, checked against the inputs, and their targets if they are needed.
+
+        Where there are none, one of zeros, unless it would need a target.
+        """
         if self.anchors.numel() == 0:
+            if self.target.needs_labels:
+                raise ValueError("there are no anchors yet: train the network or call set_anchors(x, y).")
             if not self._warned:
                 warnings.warn(
                     "the network has no anchors yet and takes one of zeros: train it or call set_anchors.",
                     stacklevel=3,
                 )
                 self._warned = True
-            return torch.zeros_like(x[:1])
+            return torch.zeros_like(x[:1]), None
         if self.anchors.shape[1:] != x.shape[1:]:
             raise ValueError(
                 f"anchors have shape {tuple(self.anchors.shape[1:])} each, "
                 f"but the inputs have {tuple(x.shape[1:])}."
             )
-        return self.anchors.to(x.dtype)
+        anchors = self.anchors.to(x.dtype)
+        if not self.target.needs_labels:
+            return anchors, None
+        if self.anchor_targets.shape[:1] != anchors.shape[:1]:
+            raise ValueError(
+                f"{anchors.shape[0]} anchors are stored, with targets of shape "
+                f"{tuple(self.anchor_targets.shape)}: call set_anchors(x, y)."
+            )
+        return anchors, self.anchor_targets
+
+    def _checked_targets(self, y: Any, n: int, missing: str) -> Tensor:
+        """Return the targets of n rows as floats; `missing` is the error if there are none."""
+        if y is None:
+            raise ValueError(missing)
+        if not isinstance(y, Tensor) or y.shape[:1] != (n,):
+            kind = f"shape {tuple(y.shape)}" if isinstance(y, Tensor) else type(y).__name__
+            raise ValueError(f"y must be a tensor with one target for each of {n} inputs, got {kind}.")
+        floats: Tensor = as_float(y.detach())
+        return floats.to(self.anchors.device)
 
     def _check_rows(self, x: Tensor, name: str) -> None:
         """Raise an error unless x is a batch on this module's device."""

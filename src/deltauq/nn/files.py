@@ -15,6 +15,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from deltauq.core.encoding import ENCODINGS
+from deltauq.core.target import TARGETS
 from deltauq.nn.anchored import Anchored
 from deltauq.nn.anchors import PAIRINGS
 from deltauq.nn.networks import NETWORKS
@@ -66,7 +67,9 @@ def load(path: str | PathLike[str], map_location: str | torch.device = "cpu") ->
     network, options, tensors = _read(path)
     name = network["name"]
     if name not in NETWORKS or network.get("config") is None:
-        known = [f"{key}={options[key]!r}" for key in ("encoding", "at", "stem") if options.get(key)]
+        known = [
+            f"{key}={options[key]!r}" for key in ("target", "encoding", "at", "stem") if options.get(key)
+        ]
         raise UnusableFileError(
             f"{path} contains a {name}, which only its own code can build: construct it, wrap it "
             f"by net = Anchored(network, {', '.join(known)}), and call net.load(path)."
@@ -89,9 +92,11 @@ def load(path: str | PathLike[str], map_location: str | torch.device = "cpu") ->
 def load_into(net: Anchored, path: str | PathLike[str]) -> None:
     """Load weights and anchors into a network of the same architecture, on the network's device."""
     network, options, tensors = _read(path)
-    encoding, own = options.get("encoding"), _describe(net)["anchored"]["encoding"]
-    if encoding != own and None not in (encoding, own):  # None: one without a name
-        raise UnusableFileError(f"{path} is of encoding={encoding!r}, and this network has {own!r}.")
+    here = _describe(net)["anchored"]
+    # Files of versions without labelled anchors have no target.
+    for name, there in (("target", options.get("target", "value")), ("encoding", options.get("encoding"))):
+        if there != here[name] and None not in (there, here[name]):  # None: one without a name
+            raise UnusableFileError(f"{path} is of {name}={there!r}, and this network has {here[name]!r}.")
     _load_state(net, tensors, path, network["name"])
     saved = options.get("average_masked", net.average_masked)
     if saved != net.average_masked:
@@ -105,10 +110,12 @@ def load_into(net: Anchored, path: str | PathLike[str]) -> None:
 def _describe(net: Anchored) -> dict[str, Any]:
     """Return, as plain values, how the network was constructed; None for what has no name."""
     encodings = {kind: name for name, kind in ENCODINGS.items()}
+    targets = {kind: name for name, kind in TARGETS.items()}
     own = type(net.module) in NETWORKS.values()
     return {
         "anchored": {
             "n_anchors": net.n_anchors,
+            "target": targets[type(net.target)],
             "encoding": encodings.get(type(net.encoding)),
             "at": net.at,
             "stem": None if net.at is not None else net.layer_name,
@@ -157,7 +164,11 @@ def _digest(description: str, tensors: dict[str, Tensor]) -> str:
 def _load_state(net: Anchored, tensors: dict[str, Tensor], path: str | PathLike[str], name: str) -> None:
     """Load a state, or raise an error that names the first difference and leaves the network as it was."""
     here, there = (
-        {key: f"{tuple(value.shape)} {value.dtype}" for key, value in state.items() if key != "anchors"}
+        {
+            key: f"{tuple(value.shape)} {value.dtype}"
+            for key, value in state.items()
+            if key not in ("anchors", "anchor_targets")
+        }
         for state in (net.state_dict(), tensors)
     )
     for key in sorted(here.keys() | there.keys()):

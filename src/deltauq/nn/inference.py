@@ -79,12 +79,31 @@ def _equal(outputs: Tensor, expected: Tensor) -> bool:
 
 
 def under_anchors(outputs: Tensor, contribution: AnchorContribution) -> Tensor:
-    """Return the outputs of a pass under each anchor, of shape (k, n, ...): the mean of its variants.
+    """Return the predictions of a pass under each anchor, of shape (k, n, ...): the mean of its variants.
 
     In float32 at least: sums over anchors overflow in less.
     """
     precise = outputs.to(torch.promote_types(outputs.dtype, torch.float32))
-    return precise.unflatten(0, (contribution.n_variants, len(contribution), -1)).mean(0)
+    variants = precise.unflatten(0, (contribution.n_variants, len(contribution), -1))
+    if contribution.targets is None:
+        return variants.mean(0)
+    corrections = antisymmetric(variants[0::2], variants[1::2]).mean(0)
+    return targets_like(contribution.targets, corrections[:, 0]).unsqueeze(1) + corrections
+
+
+def antisymmetric(outputs: Tensor, swapped: Tensor) -> Tensor:
+    """Return ½[g(R, X - R) - g(X, R - X)], which is zero at X = R."""
+    return 0.5 * (outputs - swapped)
+
+
+def targets_like(targets: Tensor, outputs: Tensor) -> Tensor:
+    """Return the targets of anchors in the shape of outputs, such as (n, 1) for targets of shape (n,)."""
+    if targets.shape[0] != outputs.shape[0] or targets.numel() != outputs.numel():
+        raise ValueError(
+            f"targets of anchors have shape {tuple(targets.shape[1:])} each, "
+            f"but the outputs of the network {tuple(outputs.shape[1:])}."
+        )
+    return targets.to(outputs).reshape(outputs.shape)
 
 
 def mean_over_anchors(passes: Iterable[tuple[int, Tensor, AnchorContribution]], n_anchors: int) -> Tensor:

@@ -32,20 +32,32 @@ class AnchorContribution:
     """The part of an anchored layer's output that does not depend on the input, for k tuples of anchors.
 
     The layer is linear: W[R; X - R] = {W_R R + W_Δ(S - R)} + W_Δ(X - S), for any shift S. The term in braces
-    is computed once for all inputs.
+    is computed once for all inputs. So is that of the swapped tuple of labelled anchors, in which R is the
+    input and X its anchor: W[X; R - X] = {W_R S + W_Δ(R - S)} + (W_R - W_Δ)(X - S).
+
+    The variants of a tuple are itself, the swapped one of labelled anchors, and both of them masked.
     """
 
     value: Tensor
-    """The term with bias, of shape (n_variants * k, ...); the second half is that of masked anchors."""
+    """The terms with bias, of shape (n_variants * k, ...)."""
     shift: Tensor
     """S, of shape (1, ...), near the anchors: inputs far from zero lose no digits in W_Δ X - W_Δ R."""
-    n_variants: int = 1
-    """2 if tuples are also evaluated with their anchors masked."""
+    weights: Tensor
+    """The weight on X - S in each variant, of shape (n_variants, ...)."""
+    anchors: Tensor | None = None
+    """Of labelled anchors: the k anchors as they enter the network, and"""
+    targets: Tensor | None = None
+    """their targets, of shape (k, ...)."""
     repeated: bool = False
     """Whether the rows of the pass are repeated for each row of `value`. Otherwise every row comes once."""
 
     def __len__(self) -> int:
         return self.value.shape[0] // self.n_variants
+
+    @property
+    def n_variants(self) -> int:
+        """Variants of each tuple."""
+        return self.weights.shape[0]
 
 
 class LayerReached(Exception):
@@ -131,11 +143,11 @@ class AnchoredLayer(nn.Module):
                 "paired with inputs, so its first axis must be theirs; name another layer by at=."
             )
         # `Encoding.encode` does the same for any array library; torch.compile warns about its lookups.
-        delta = x - self.encoding.offset(*anchors)
+        deltas = [x - offset for offset in self.encoding.offsets(*anchors)]
         if mask is not None:
             mask = mask if mask.ndim == 0 else mask.view(-1, *[1] * (x.ndim - 1))
             anchors = tuple(r.masked_fill(mask, 0.0) for r in anchors)
-        return torch.cat([*anchors, delta], dim=self.axis)
+        return torch.cat([*anchors, *deltas], dim=self.axis)
 
     def map_tuples(self, tuples: Tensor) -> Tensor:
         """Return the map of tuples."""
@@ -146,24 +158,39 @@ class AnchoredLayer(nn.Module):
         return self._map(tuples, self.wide.weight, self.wide.bias)
 
     def contribution(
-        self, anchors: tuple[Tensor, ...], masked_too: bool = False, repeated: bool = False
+        self, anchors: tuple[Tensor, ...], *, masked_too: bool = False, swapped_too: bool = False
     ) -> AnchorContribution:
         """Return the contribution of k tuples, one tensor of shape (k, ...) per anchor of a tuple."""
         self._check(anchors[0])
-        shift = self.encoding.offset(*anchors).mean(0, keepdim=True)
+        shift = self.encoding.offsets(*anchors)[-1].mean(0, keepdim=True)
         x = shift.expand_as(anchors[0])
-        variants = [self.tuples(x, anchors)]
-        if masked_too:
-            variants.append(self.tuples(x, anchors, torch.ones((), dtype=torch.bool, device=x.device)))
-        return AnchorContribution(self.map_tuples(torch.cat(variants)), shift, len(variants), repeated)
+        blocks = self.wide.weight.unflatten(1, (self.encoding.width, -1)).unbind(1)
+        on_anchor, on_inputs = blocks[0], blocks[self.encoding.anchors_per_tuple :]
+        tuples, weights = [], []
+        for masked in (False, True) if masked_too else (False,):
+            mask = torch.ones((), dtype=torch.bool, device=x.device) if masked else None
+            tuples.append(self.tuples(x, anchors, mask))
+            weights.append(sum(on_inputs[1:], on_inputs[0]))
+            if swapped_too:
+                tuples.append(self.tuples(anchors[0], (x,), mask))
+                factors = _offset_factors(self.encoding)
+                subtracted = sum(f * w for (f,), w in zip(factors, on_inputs, strict=True))
+                weights.append(-subtracted if masked else on_anchor - subtracted)
+        return AnchorContribution(self.map_tuples(torch.cat(tuples)), shift, torch.stack(weights))
 
     def add_contribution(self, x: Tensor, contribution: AnchorContribution) -> Tensor:
         """Return the map of all pairs of inputs and anchors, of shape (n_variants * k * n, ...)."""
-        channels = self.channels // getattr(self.wide, "groups", 1)
-        outputs = self._map(x - contribution.shift, self.wide.weight[:, -channels:], None)
-        if contribution.repeated:
-            outputs = outputs.unflatten(0, (contribution.value.shape[0], -1))
-        return (outputs + contribution.value[:, None]).flatten(0, 1)
+        x = x - contribution.shift
+        k, n_variants = len(contribution), contribution.n_variants
+        inputs = x.unflatten(0, (n_variants, -1)).unbind() if contribution.repeated else [x] * n_variants
+        values = contribution.value.unflatten(0, (n_variants, k)).unbind()
+        outputs = []
+        for own, value, weight in zip(inputs, values, contribution.weights.unbind(), strict=True):
+            mapped = self._map(own, weight, None)
+            outputs.append(
+                (mapped.unflatten(0, (k, -1)) if contribution.repeated else mapped) + value[:, None]
+            )
+        return torch.cat(outputs).flatten(0, 1)
 
     def __getattr__(self, name: str) -> Any:
         # The network around may read attributes of the replaced layer.
@@ -223,8 +250,15 @@ def projected(layer: nn.Module, encoding: Encoding, channels: int, axis: int, li
 def decoding_weight(encoding: Encoding, weight: Tensor) -> Tensor:
     """Return the weight on tuples that gives what `weight` gives on inputs: [W, W] for [R, X - R].
 
-    The encoding's offset must be linear in the anchors.
+    The encoding's offsets must be linear in the anchors.
     """
+    *others, last = _offset_factors(encoding)
+    blocks = [*(factor * weight for factor in last), *(torch.zeros_like(weight) for _ in others), weight]
+    return torch.cat(blocks, dim=1)
+
+
+def _offset_factors(encoding: Encoding) -> list[list[float]]:
+    """Return how much of each anchor is subtracted from the input in each block of it."""
     units = torch.eye(encoding.anchors_per_tuple, dtype=torch.float64)
-    factors = [float(encoding.offset(*unit.unbind())) for unit in units]
-    return torch.cat([*(factor * weight for factor in factors), weight], dim=1)
+    by_anchor = [[float(offset) for offset in encoding.offsets(*unit.unbind())] for unit in units]
+    return [list(factors) for factors in zip(*by_anchor, strict=True)]

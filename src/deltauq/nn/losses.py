@@ -52,7 +52,7 @@ def anchored_loss(
 ) -> Tensor:
     """Return the loss of one training step, in one pass.
 
-    Without options it is ``criterion(net(x), y)``.
+    Without options it is ``criterion(net(x, y), y)``.
 
     Parameters
     ----------
@@ -85,13 +85,16 @@ def anchored_loss(
         raise ValueError(
             "consistency compares the outputs under several anchors: anchors_per_step must be at least 2."
         )
-    inputs = _repeated(x, kwargs, anchors_per_step)
+    anchored, inputs = _unwrapped(net), _repeated(x, kwargs, anchors_per_step)
+    targets = torch.cat([y] * anchors_per_step)
+    labels = targets if anchored.target.needs_labels else None
     if anchors is not None:
-        outputs = net(inputs.x, anchors=_repeated_anchors(anchors, len(x), anchors_per_step), **inputs.kwargs)
+        rows = _repeated_anchors(anchors, len(x), anchors_per_step)
+        outputs = net(inputs.x, labels, anchors=rows, **inputs.kwargs)
     else:
-        with _unwrapped(net).repeated_batches(anchors_per_step) if anchors_per_step > 1 else nullcontext():
-            outputs = net(inputs.x, **inputs.kwargs)
-    loss = criterion(outputs, torch.cat([y] * anchors_per_step))
+        with anchored.repeated_batches(anchors_per_step) if anchors_per_step > 1 else nullcontext():
+            outputs = net(inputs.x, labels, **inputs.kwargs)
+    loss = criterion(outputs, targets)
     if consistency:
         variance = outputs.unflatten(0, (anchors_per_step, -1)).var(0, correction=0).mean()
         loss = loss + consistency * variance

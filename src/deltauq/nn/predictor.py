@@ -28,6 +28,9 @@ class AnchorPredictor(nn.Module):
 
     value: Tensor
     shift: Tensor
+    weights: Tensor
+    anchors: Tensor | None
+    targets: Tensor | None
 
     def __init__(self, net: Anchored, link: str | None = None) -> None:
         super().__init__()
@@ -36,10 +39,10 @@ class AnchorPredictor(nn.Module):
         # Raises an error for fewer than two anchors, and checks which layer is anchored.
         net.posterior(example, link=link)
         with torch.no_grad(), evaluation_mode(net):
-            contribution = net.anchor_contribution(Inputs(example), net.anchors)
-        self._n_variants, self._repeated = contribution.n_variants, contribution.repeated
-        self.register_buffer("value", contribution.value)
-        self.register_buffer("shift", contribution.shift)
+            contribution = net.anchor_contribution(Inputs(example))
+        self._repeated = contribution.repeated
+        for name in ("value", "shift", "weights", "anchors", "targets"):
+            self.register_buffer(name, getattr(contribution, name))
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return mean and standard deviation.
@@ -53,7 +56,9 @@ class AnchorPredictor(nn.Module):
         -------
         mean, std : tensors of shape (n, ...)
         """
-        contribution = AnchorContribution(self.value, self.shift, self._n_variants, self._repeated)
+        contribution = AnchorContribution(
+            self.value, self.shift, self.weights, self.anchors, self.targets, self._repeated
+        )
         outputs = under_anchors(self.net.outputs_under(Inputs(x), contribution), contribution)
         if self.link is not None:
             outputs = LINKS[self.link](outputs)

@@ -25,8 +25,8 @@ from deltauq.tables.model import (
     Fitted,
     RiskScale,
     TableModel,
-    anchor_targets,
     error_probability,
+    reference_points,
     reverse_scores,
 )
 from deltauq.tables.model_selection import (
@@ -80,8 +80,9 @@ def fit(
 ) -> TableModel:
     """Fit an anchored model to a table, and calibrate it with a part of the rows.
 
-    Missing values are imputed, dates become days, and categories become columns before anchoring. A quarter
-    of the rows is held out to calibrate intervals or sets (split conformal prediction) and levels of risk.
+    Missing values are imputed, dates become days, and categories become columns before anchoring. A model of
+    a number learns differences from the known targets of the anchors. A quarter of the rows is held out to
+    calibrate intervals or sets (split conformal prediction) and levels of risk.
 
     Parameters
     ----------
@@ -101,7 +102,7 @@ def fit(
         tests significance and compares the uncertainty, so its recommendation can differ.
     anchors : {"data", "normal", "balanced", "kmeans"}, default="data"
         The prior of the anchors, which are stored with the model. Anchors of "data" and "balanced" are rows
-        of the table.
+        of the table. Those of "normal" have no targets, so that the model learns values with them.
     n_anchors : int, default=20
         Number of anchors to predict with, K; at most the number of training rows.
     n_train_anchors : int, "auto" or "quick", default="quick"
@@ -159,8 +160,11 @@ def fit(
     y = (data.y - middle) / unit if is_regression else data.y
     if n_anchors > len(train):
         data.notes.append(f"Of {n_anchors:,} anchors, {len(train):,} are used: the number of training rows.")
+    # Normally distributed anchors have no targets.
+    options = {"target": "value"} if is_regression and anchors == "normal" else {}
     anchored = (AnchoredRegressor if is_regression else AnchoredClassifier)(
         base,
+        **options,
         n_anchors=min(n_anchors, len(train)),
         n_train_anchors=n_train_anchors,
         anchors=anchors,
@@ -176,7 +180,7 @@ def fit(
     fingerprints = row_fingerprints(data.X, data.y)
     stores_rows = anchors in ROWS_AS_ANCHORS or model in STORES_TRAINING_ROWS or not isinstance(model, str)
     if stores_rows and len(fingerprints) <= MAX_FINGERPRINTS:
-        calibration.arrays["fingerprints"] = np.sort(fingerprints)
+        calibration.parts["fingerprints"] = np.sort(fingerprints)
     report = {
         "rows": len(train),
         "held_out": len(held),
@@ -185,7 +189,7 @@ def fit(
         "center_errors": {name: error * unit for name, error in selection.errors.items()},
         "cross_validation": {"folds": FOLDS, "rows": selection.rows},
         "anchors": anchors,
-        "n_anchors": len(np.unique(anchored.anchors_, axis=0)),
+        "n_anchors": len(np.unique(anchored.anchors_.X, axis=0)),
         "stores_rows": stores_rows,
         "sha256": table_sha256(fingerprints),
         "notes": data.notes,
@@ -196,7 +200,7 @@ def fit(
         task=data.task,
         schema=data.schema,
         coverage=coverage,
-        fitted=Fitted(preprocessor, anchored, **calibration.arrays),
+        fitted=Fitted(preprocessor, anchored, **calibration.parts),
         risk=calibration.risk,
         target_mean=middle,
         target_scale=unit,
@@ -212,7 +216,7 @@ def fit(
 class _Calibration:
     """What the held-out rows determine; in units of the scaled target."""
 
-    arrays: dict[str, np.ndarray]
+    parts: dict[str, Any]
     """Fields of `Fitted`."""
     risk: RiskScale
     delta: float = 0.0
@@ -230,13 +234,12 @@ def _calibrate_regression(
     posterior = anchored.posterior(X)
     mean, std = posterior.mean, posterior.std
     scores = regression_scores(y, mean, std, delta)
-    reference = np.unique(anchored.anchors_, axis=0)
-    targets = anchor_targets(reference, *train, averaged=anchored.anchors not in ROWS_AS_ANCHORS)
-    reverse = reverse_scores(anchored, X, reference, targets)
+    reference = reference_points(anchored.anchors_, *train)
+    reverse = reverse_scores(anchored, X, mean, reference)
     half = conformal_quantile(scores, coverage) * np.mean(std + delta)
     constant_half = conformal_quantile(np.abs(y - mean), coverage)
     return _Calibration(
-        {"scores": scores, "reference": reference, "reference_targets": targets},
+        {"scores": scores, "reference": reference},
         RiskScale.from_held_out({"std": std, "reverse": reverse}),
         delta,
         {"width": float(2 * half), "constant_width": float(2 * constant_half)},

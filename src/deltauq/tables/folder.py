@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from deltauq._version import __version__
+from deltauq.core import Anchors
 from deltauq.estimators import AnchoredClassifier, AnchoredRegressor
 from deltauq.tables.errors import ModelFolderError, VersionWarning, require_pandas, require_skops
 from deltauq.tables.metadata import check_metadata
@@ -30,7 +31,7 @@ from deltauq.tables.tree_validation import check_estimators, check_trees
 from deltauq.utils.filesystem import set_default_permissions
 from deltauq.utils.formatting import first_line
 
-FORMAT = "deltauq.table/4"
+FORMAT = "deltauq.table/5"
 METADATA_FILE, FITTED_FILE, SKOPS_SCHEMA = "metadata.json", "model.skops", "schema.json"
 FILES = {METADATA_FILE, FITTED_FILE}
 MAX_BYTES = {METADATA_FILE: 64 * 2**20, FITTED_FILE: 4 * 2**30}
@@ -47,7 +48,11 @@ PLAIN_FIELDS = ("target", "task", "labels", "origin", "target_format", "report")
 """Attributes of a model that are stored as they are."""
 PACKAGES = ("numpy", "scikit-learn", "skops")
 TRUSTED = (
+    "deltauq.core.anchors.Anchors",
     "deltauq.core.encoding.Difference",
+    "deltauq.core.encoding.Full",
+    "deltauq.core.target.DifferenceTarget",
+    "deltauq.core.target.ValueTarget",
     "deltauq.estimators.classifier.AnchoredClassifier",
     "deltauq.estimators.regressor.AnchoredRegressor",
     "deltauq.tables.preprocessing.UnitScaler",
@@ -325,23 +330,36 @@ def _check_parts(parts: dict[str, Any], schema: Schema, task: str) -> None:
         if not {*fitted} <= {*categories}:
             raise ValueError("its schema and its preprocessing have different categories")
     d = int(model.n_features_in_)
-    if np.asarray(model.anchors_).ndim != 2 or model.anchors_.shape[1] != d:
-        raise ValueError("its anchors do not fit its columns")
+    _check_anchors(model.anchors_, d, model.target_.needs_labels)
     check_estimators(model)
     check_trees(model.estimator_, model.encoding_.width * d)
     if hasattr(model, "center_"):
         check_trees(model.center_, d)
-    for name, ndim in (("scores", 1), ("reference", 2), ("reference_targets", 1)):
-        values = parts[name]
-        if not isinstance(values, np.ndarray) or values.dtype != np.float64 or values.ndim != ndim:
-            raise ValueError(f"its {name} are not numeric")
-        if not np.all(np.isfinite(values)):
-            raise ValueError(f"its {name} are not finite")
+    if task == REGRESSION:
+        _check_anchors(parts["reference"], d, labelled=True)
     if parts["fingerprints"].dtype != np.uint64 or parts["fingerprints"].ndim != 1:
         raise ValueError("its fingerprints are not uint64 hashes")
     scores = parts["scores"]
+    _check_numbers("scores", scores, (len(scores),))
     if not (len(scores) and scores[0] >= 0 and np.all(np.diff(scores) >= 0)):
         raise ValueError("its scores are not ascending from 0")
+
+
+def _check_anchors(anchors: Any, d: int, labelled: bool) -> None:
+    """Raise an error unless anchors are rows of d numbers, with a target each if they are labelled."""
+    if type(anchors) is not Anchors:
+        raise ValueError(f"its anchors are a {type(anchors).__name__}")
+    _check_numbers("anchors", anchors.X, (len(anchors.X), d))
+    if labelled:
+        _check_numbers("targets of anchors", anchors.y, (len(anchors.X),))
+
+
+def _check_numbers(name: str, values: Any, shape: tuple[int, ...]) -> None:
+    """Raise an error unless values are an array of this shape, of finite numbers."""
+    if not isinstance(values, np.ndarray) or values.dtype != np.float64 or values.shape != shape:
+        raise ValueError(f"its {name} are not an array of shape {shape}")
+    if not np.all(np.isfinite(values)):
+        raise ValueError(f"its {name} are not finite")
 
 
 def _try_out(model: TableModel) -> None:

@@ -13,6 +13,7 @@ from sklearn.metrics import pairwise_distances_argmin
 
 from deltauq.calibration import ConformalClassifier, ConformalRegressor
 from deltauq.calibration.conformal import conformal_quantile, max_coverage
+from deltauq.core import Anchors
 from deltauq.estimators import AnchoredClassifier, AnchoredRegressor
 from deltauq.tables.errors import TableError, model_errors, require_pandas
 from deltauq.tables.io import read_frame
@@ -85,10 +86,8 @@ class Fitted:
     """Fitted to these numbers; a regression predicts in units of `TableModel.target_scale`."""
     scores: np.ndarray
     """The conformal scores of the held-out rows, ascending."""
-    reference: np.ndarray = field(default_factory=lambda: np.empty((0, 0)))
-    """The points that reverse anchoring compares with; empty for classification."""
-    reference_targets: np.ndarray = field(default_factory=lambda: np.empty(0))
-    """The targets of these points."""
+    reference: Anchors | None = None
+    """The points with known targets that reverse anchoring compares with; None for classification."""
     fingerprints: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.uint64))
     """A hash of each row that the model was fitted to, ascending; empty where none are kept."""
 
@@ -249,7 +248,7 @@ class TableModel:
         if not (np.all(np.isfinite(mean)) and np.all(np.isfinite(std))):
             raise TableError("the model cannot predict these rows: its predictions are not finite.")
         lower, upper = ConformalRegressor.from_scores(fitted.scores, self.delta).interval(mean, std, coverage)
-        reverse = reverse_scores(fitted.model, X, fitted.reference, fitted.reference_targets)
+        reverse = reverse_scores(fitted.model, X, mean, fitted.reference)
         return {
             "prediction": self.target_mean + self.target_scale * mean,
             "std": self.target_scale * error_std(fitted.scores, std + self.delta),
@@ -278,32 +277,38 @@ class TableModel:
         return {"int64": int, "float64": float}.get(self.labels, str)(name)
 
 
-def reverse_scores(model: Any, X: np.ndarray, anchors: np.ndarray, targets: np.ndarray) -> np.ndarray:
+def reverse_scores(model: Any, X: np.ndarray, predicted: np.ndarray, reference: Any) -> np.ndarray:
     """Return for n rows how wrong predictions of points with known targets are if the row is the anchor.
 
-    The score of x is the largest ``|y_r - f([x, r - x])|`` over m anchors r with the targets y_r.
+    The score of x is the largest ``|y_r - f(r)|`` over the reference points r with the targets y_r, where
+    f(r) is predicted under the anchor x alone. A model of differences needs the target of that anchor, which
+    is not known: the prediction for x, of which `predicted` has shape (n,), takes its place.
     """
     scores = np.zeros(len(X))
     for start in range(0, len(X), ROWS_PER_CALL):
-        rows, worst = X[start : start + ROWS_PER_CALL], scores[start : start + ROWS_PER_CALL]
-        for anchor, target in zip(anchors, targets, strict=True):
-            tuples = model.encoding_.encode(np.broadcast_to(anchor, rows.shape), rows)
-            np.maximum(worst, np.abs(target - model.estimator_.predict(tuples)), out=worst)
+        part = slice(start, start + ROWS_PER_CALL)
+        rows, worst = X[part], scores[part]
+        for point, target in zip(reference.X, reference.y, strict=True):
+            tuples = model.encoding_.encode(np.broadcast_to(point, rows.shape), rows)
+            value = model.target_.decode(model.estimator_.predict(tuples), predicted[part])
+            np.maximum(worst, np.abs(target - value), out=worst)
     return scores
 
 
-def anchor_targets(anchors: np.ndarray, X: np.ndarray, y: np.ndarray, averaged: bool) -> np.ndarray:
-    """Return the target of each of m anchors, given the training rows X and their targets y.
+def reference_points(anchors: Anchors, X: np.ndarray, y: np.ndarray) -> Anchors:
+    """Return the different anchors with targets, given the training rows X and their targets y.
 
-    If averaged, an anchor gets the mean target of all rows that it is nearest to; else that of its own row.
+    An anchor without a target gets the mean target of all rows that it is nearest to, or that of the row
+    nearest to it.
     """
-    targets = y[pairwise_distances_argmin(anchors, X)].astype(np.float64)
-    if averaged:
-        nearest = pairwise_distances_argmin(X, anchors)
-        counts = np.bincount(nearest, minlength=len(anchors))
-        sums = np.bincount(nearest, weights=y, minlength=len(anchors))
-        targets = np.where(counts > 0, sums / np.maximum(counts, 1), targets)
-    return targets
+    anchors = anchors.take(np.unique(anchors.X, axis=0, return_index=True)[1])
+    if anchors.y is not None:
+        return anchors
+    nearest = pairwise_distances_argmin(X, anchors.X)
+    counts = np.bincount(nearest, minlength=len(anchors))
+    sums = np.bincount(nearest, weights=y, minlength=len(anchors))
+    own = y[pairwise_distances_argmin(anchors.X, X)]
+    return Anchors(anchors.X, np.where(counts > 0, sums / np.maximum(counts, 1), own))
 
 
 def error_std(scores: np.ndarray, width: np.ndarray) -> np.ndarray:

@@ -15,7 +15,7 @@ import torch
 from lightning_fabric import Fabric
 from torch import Tensor, nn
 
-from deltauq.core import AnchorPrior
+from deltauq.core import AnchorPrior, ValueTarget
 from deltauq.nn.anchored import CHECKED_ROWS, Anchored, check_tensor
 from deltauq.nn.losses import squared_error
 from deltauq.nn.training.loader import Batch, BatchPairing, Epochs, Objective, derive_seed
@@ -38,9 +38,11 @@ def supervised(criterion: Callable[[Tensor, Tensor], Tensor]) -> Objective:
     """
 
     def objective(net: nn.Module, batch: Batch) -> Tensor:
+        args = (batch.x, batch.y) if batch.labelled else (batch.x,)
         if batch.anchors is None:
-            return criterion(net(batch.x), batch.y)
-        return criterion(net(batch.x, anchors=batch.anchors, masked=batch.masked), batch.y)
+            return criterion(net(*args), batch.y)
+        keywords = {"anchor_targets": batch.anchor_targets} if batch.labelled else {}
+        return criterion(net(*args, anchors=batch.anchors, masked=batch.masked, **keywords), batch.y)
 
     return objective
 
@@ -132,6 +134,7 @@ def fit(
         options = asdict(recipe)
         if isinstance(net, Anchored):
             options.update(mask_rows=net.mask_rows, train_anchors=repr(net.train_anchors))
+            options.update(target=repr(net.target))
         description = {"recipe": options, "data": _hash_of(x, y, *(normalize or ()))}
         history = _resume(fabric, Path(checkpoint), state, description, net)
 
@@ -176,7 +179,7 @@ def fit(
                 _save(fabric, Path(checkpoint), {**state, **description, "history": asdict(history)})
             if progress is not None:
                 progress(epoch + 1, loss)
-    finish(net, epochs.inputs(), recipe.seed)
+    finish(net, epochs.inputs(), epochs.y, recipe.seed)
     return history
 
 
@@ -197,13 +200,13 @@ def can_be_graphed(net: nn.Module, recipe: Recipe) -> bool:
     return recipe.graph and not isinstance(getattr(net, "train_anchors", None), AnchorPrior)
 
 
-def finish(net: nn.Module, inputs: Tensor, seed: int) -> None:
+def finish(net: nn.Module, inputs: Tensor, targets: Tensor, seed: int) -> None:
     """Set a trained network to evaluation, and store anchors in an anchored one unless some were set.
 
-    They are drawn from the training inputs, of shape (n, ...). The next training replaces them.
+    They are drawn from the training inputs and targets, of shape (n, ...). The next training replaces them.
     """
     if isinstance(net, Anchored) and not net.anchors_are_set:
-        net.set_anchors(inputs, random_state=seed)
+        net.set_anchors(inputs, targets, random_state=seed)
         net.anchors_are_set = False
     net.eval()
 
@@ -220,9 +223,12 @@ def share_of(batch: Batch, rank: int, world_size: int) -> Batch:
     if left:
         raise ValueError(f"{len(batch.x)} rows of a batch cannot be shared equally by {world_size} devices.")
     own = slice(rank * n, (rank + 1) * n)
-    anchors = None if batch.anchors is None else batch.x[batch.anchors[:, own]]
+    anchors, targets = None, None
+    if batch.anchors is not None:
+        anchors = batch.x[batch.anchors[:, own]]
+        targets = batch.y[batch.anchors[:, own]] if batch.labelled else None
     masked = batch.masked[own] if batch.masked.ndim else batch.masked
-    return Batch(batch.x[own], batch.y[own], anchors, masked)
+    return Batch(batch.x[own], batch.y[own], anchors, masked, targets, batch.labelled)
 
 
 def _mask_of(net: nn.Module, recipe: Recipe) -> float:
@@ -263,7 +269,9 @@ def _resume(
     except Exception as error:  # PyTorch raises almost anything at a damaged file
         raise ValueError(f"{path} is not a valid checkpoint.") from error
     try:
-        recipe, data, history = content["recipe"], content["data"], History(**content["history"])
+        # Checkpoints of versions without labelled anchors have no target.
+        recipe = {"target": repr(ValueTarget()), **content["recipe"]}
+        data, history = content["data"], History(**content["history"])
         shapes = _shapes(content["net"])
     except (AttributeError, IndexError, KeyError, TypeError) as error:
         raise ValueError(f"{path} is not a valid checkpoint.") from error
@@ -285,5 +293,7 @@ def _resume(
 def _shapes(weights: dict[str, Any]) -> dict[str, torch.Size | None]:
     """Return the shapes of a state_dict, except those of anchors, which any network may have."""
     return {
-        name: getattr(value, "shape", None) for name, value in weights.items() if not name.endswith("anchors")
+        name: getattr(value, "shape", None)
+        for name, value in weights.items()
+        if not name.endswith(("anchors", "anchor_targets"))
     }

@@ -32,6 +32,11 @@ class Batch:
     network that is not anchored, or draws its anchors itself."""
     masked: Tensor
     """Whether the anchors are masked in this step, all of them or row by row."""
+    anchor_targets: Tensor | None = None
+    """The targets of anchors that are inputs, of shape (e, n, ...), for a network with
+    ``target="difference"``."""
+    labelled: bool = False
+    """Whether the network takes y as well, as in ``net(x, y)``: one with ``target="difference"``."""
 
 
 Objective = Callable[[nn.Module, Batch], Tensor]
@@ -48,13 +53,19 @@ class BatchPairing:
     """Whether a batch is paired with itself in reverse order."""
     mask_rows: bool = False
     """Whether anchors of single rows are masked instead of those of whole batches."""
+    labelled: bool = False
+    """Whether the network takes the targets of the rows as well."""
 
     @classmethod
     def from_network(cls, net: nn.Module) -> Self:
         """Return the pairing of a network; none if it is not anchored, or draws its anchors from a prior."""
-        if not isinstance(net, Anchored) or net.train_anchors not in PAIRINGS:
+        if not isinstance(net, Anchored):
             return cls()
-        return cls(net.encoding.anchors_per_tuple, net.train_anchors == "reverse", net.mask_rows)
+        labelled = net.target.needs_labels
+        if net.train_anchors not in PAIRINGS:
+            return cls(labelled=labelled)
+        reverse = net.train_anchors == "reverse"
+        return cls(net.encoding.anchors_per_tuple, reverse, net.mask_rows, labelled)
 
 
 class OrderBlock(NamedTuple):
@@ -130,7 +141,8 @@ class Epochs:
         paired = self.pairing.anchors_per_tuple > 0
         sources = [step if paired else None for block in order for step in block.sources.to(device)]
         masked = [step for block in order for step in block.masked.to(device)]
-        return list(map(Batch, x.split(sizes), self.y[rows].split(sizes), sources, masked))
+        parts = zip(x.split(sizes), self.y[rows].split(sizes), sources, masked, strict=True)
+        return [Batch(*part, labelled=self.pairing.labelled) for part in parts]
 
     def inputs(self, n: int | None = None) -> Tensor:
         """Return all inputs or the first n, as the network takes them, but not augmented."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -50,7 +51,9 @@ class GraphedStep:
             return self.step(batch)
         if self.graph is None:
             anchors = None if batch.anchors is None else batch.anchors.clone()
-            self.batch = Batch(batch.x.clone(), batch.y.clone(), anchors, batch.masked.clone())
+            self.batch = replace(
+                batch, x=batch.x.clone(), y=batch.y.clone(), anchors=anchors, masked=batch.masked.clone()
+            )
             self.graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(self.graph):
                 self.loss = self.step(self.batch)

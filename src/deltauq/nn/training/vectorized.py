@@ -88,7 +88,8 @@ def fit_many(
 
     def loss_of(p: dict[str, Tensor], b: dict[str, Tensor], xb: Tensor, yb: Tensor, pairs: Tensor) -> Tensor:
         keywords = {"anchors": pairs} if pairing.anchors_per_tuple else {}
-        return criterion(functional_call(skeleton, (p, b), (xb,), keywords), yb)
+        args = (xb, yb) if pairing.labelled else (xb,)
+        return criterion(functional_call(skeleton, (p, b), args, keywords), yb)
 
     losses_of = torch.vmap(loss_of, randomness="different")
     optimizer = recipe.make_optimizer(params.values(), graphed=False)
@@ -132,7 +133,7 @@ def fit_many(
             for name, value in [*net.named_parameters(), *net.named_buffers()]:
                 value.copy_(stacked[name][k])
     for net, own, seed in zip(nets, rows, seeds, strict=True):
-        finish(net, x[own], seed)
+        finish(net, x[own], y[own], seed)
     return history
 
 
