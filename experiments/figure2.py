@@ -107,7 +107,7 @@ def view_plane(toy: ThreeClasses, seed: int, n_train_anchors: int | str, grid: n
         np.asarray(posterior.samples).reshape(-1, *shape, 3),
         model.uncertainty(toy.X),
         model.uncertainty(toy.centers),
-        model.anchors_,
+        model.anchors_.X,
     )
 
 

@@ -109,10 +109,15 @@ def _fit(
 ) -> dict[str, float]:
     is_classes = cell["dataset"] in CLASSES
     base = _forest(cell, is_classes, len(X))
-    kind = AnchoredClassifier if is_classes else AnchoredRegressor
-    n_train_anchors = cell.get("n_train_anchors", full_pairs(len(X)))
-    params = {} if is_classes else {"target": "value"}
-    anchored = kind(base, n_train_anchors=n_train_anchors, random_state=cell["seed"], **params)
+    options = {
+        "n_train_anchors": cell.get("n_train_anchors", full_pairs(len(X))),
+        "random_state": cell["seed"],
+    }
+    anchored = (
+        AnchoredClassifier(base, **options)
+        if is_classes
+        else AnchoredRegressor(base, target="value", **options)
+    )
     start = time.perf_counter()
     anchored.fit(X, y)
     metrics = {"fit_seconds": time.perf_counter() - start, "megabytes": len(pickle.dumps(anchored)) / 1e6}

@@ -121,7 +121,7 @@ def _functions(net: nn.Module, run: TrainingRun, anchors: AnchorSetting, n: int)
 
 def _set_anchors(net: Anchored, run: TrainingRun, anchors: AnchorSetting) -> None:
     """Store these anchors in a network."""
-    net.set_anchors(anchor_inputs(run, anchors).to(net.anchors.device), anchors.number)
+    net.set_anchors(anchor_inputs(run, anchors).to(net.anchors.device), n_anchors=anchors.number)
     net.average_masked = anchors.average_masked
 
 
@@ -186,24 +186,24 @@ def anchor_inputs(run: TrainingRun, anchors: AnchorSetting) -> Tensor:
     """
     import torch
 
-    from deltauq.core import BalancedPrior, DataPrior, KMeansPrior, NormalPrior
+    from deltauq.core import Anchors, BalancedPrior, DataPrior, KMeansPrior, NormalPrior
 
     rng, number = np.random.default_rng(run.seed), anchors.number
     image_set = training_images(run)
     prior, _, severity = anchors.prior.partition("-")
     if prior == "normal":
-        noise = NormalPrior(standard=True).draw(np.empty((1, 3, 32, 32)), number, rng)
-        return torch.from_numpy(noise).float()
+        noise = NormalPrior(standard=True).draw(Anchors(np.empty((1, 3, 32, 32))), number, rng)
+        return torch.from_numpy(noise.X).float()
     if prior == "kmeans":
-        centres = KMeansPrior().draw(image_set.images[:KMEANS_ROWS].astype(np.float32) / 255, number, rng)
-        return as_tensor(centres.astype(np.float32), run.kind, "cpu")
+        rows = Anchors(image_set.images[:KMEANS_ROWS].astype(np.float32) / 255)
+        return as_tensor(KMeansPrior().draw(rows, number, rng).X.astype(np.float32), run.kind, "cpu")
     if prior == "balanced":
-        drawn = BalancedPrior().draw(image_set.images, number, rng, labels=image_set.labels)
-        return as_tensor(drawn, run.kind, "cpu")
+        drawn = BalancedPrior().draw(Anchors(image_set.images), number, rng, labels=image_set.labels)
+        return as_tensor(drawn.X, run.kind, "cpu")
     if prior == "svhn":
-        drawn = DataPrior().draw(load_image_set("svhn", run.profile).images, number, rng)
-        return as_tensor(drawn, run.kind, "cpu")
-    images = DataPrior().draw(image_set.images, number, rng)
+        drawn = DataPrior().draw(Anchors(load_image_set("svhn", run.profile).images), number, rng)
+        return as_tensor(drawn.X, run.kind, "cpu")
+    images = DataPrior().draw(Anchors(image_set.images), number, rng).X
     if prior == "impulse":
         from experiments.data.corruptions import corrupt
 

@@ -42,7 +42,7 @@ BASES: dict[str, Callable[[int], Any]] = {
 
 
 def split_rows(dataset: int | str, seed: int, n_train: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return n training rows of a table in random order, or 80 % of them if there are fewer, and the others."""
+    """Return n training rows of a table in random order, at most 80 % of all, and the others."""
     n_rows = len(load_rows(dataset)[1])
     order = np.random.default_rng(seed).permutation(n_rows)
     n_train = min(n_train, int(TRAIN_SHARE * n_rows))

@@ -80,7 +80,8 @@ def run(cell: Cell, profile: str) -> Outcome:
     ).fit(X, y)
     seconds = time.perf_counter() - start
     posterior = model.posterior(X_test, return_samples=True)
-    errors = {name: mae(y_test, mean) for name, mean in _means(model, posterior.samples, X_test).items()}
+    samples = np.asarray(posterior.samples)
+    errors = {name: mae(y_test, mean) for name, mean in _means(model, samples, X_test).items()}
     error = y_test - posterior.mean
     total = posterior.var + _tree_variance(model, X_test)
     return Outcome(

@@ -1,0 +1,205 @@
+"""`classes`: plain, anchored, bagged and temperature-scaled classifiers on twenty tables of KEEL."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from scipy.special import softmax
+from sklearn.ensemble import BaggingClassifier, HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.model_selection import StratifiedKFold, cross_val_predict, train_test_split
+
+from deltauq.calibration import TemperatureScaler
+from deltauq.data import KEEL, ClassTable, load_keel
+from deltauq.estimators import AnchoredClassifier
+from deltauq.metrics import accuracy, brier, ece, nll
+from experiments.runner import Cell, Experiment, Outcome
+from experiments.tables import TableSpec
+
+N_TRAIN = {"quick": (100,), "paper": (300, 2000)}
+MAX_TRAIN_SHARE = 0.6
+"""Tables that are too small for n training rows use this share of their rows."""
+LARGE = ("banana", "letter", "magic", "optdigits", "phoneme", "satimage", "spambase", "splice")
+"""Tables with at least 2500 rows, the only ones with 2000 training rows."""
+MAX_TEST = 2000
+SEEDS = {"quick": range(1), "paper": range(5)}
+DATASETS = {"quick": ("heart", "wdbc"), "paper": tuple(KEEL)}
+N_FOLDS = 5
+
+BASES: dict[str, Callable[[int], Any]] = {
+    "forest": lambda seed: RandomForestClassifier(100, random_state=seed),
+    "boosting": lambda seed: HistGradientBoostingClassifier(early_stopping=False, random_state=seed),
+}
+N_MEMBERS = {100: 10, 300: 30, 2000: 30}
+"""Members of the bagged models, by training rows: they take at least the time of the anchored model."""
+FORMS = ("plain", "anchored", "bagged", "temperature")
+METHODS = (*(f"{base}-{form}" for base in BASES for form in FORMS), "boosting-anchored-full")
+
+
+class TemperatureScaled:
+    """A classifier whose log-probabilities are divided by a temperature, fitted to its out-of-fold ones.
+
+    Parameters
+    ----------
+    estimator : scikit-learn classifier
+    floor : float
+        The smallest probability; see `with_floor`.
+    seed : int
+        Of the folds.
+    """
+
+    def __init__(self, estimator: Any, floor: float, seed: int) -> None:
+        self.estimator, self.floor, self.seed = estimator, floor, seed
+
+    def fit(self, X: np.ndarray, y: np.ndarray) -> TemperatureScaled:
+        """Fit the temperature on folds, and the estimator on all rows."""
+        folds = StratifiedKFold(N_FOLDS, shuffle=True, random_state=self.seed)
+        proba = cross_val_predict(self.estimator, X, y, cv=folds, method="predict_proba")
+        self.scaler = TemperatureScaler().fit(self._logits(proba), y)
+        self.estimator.fit(X, y)
+        return self
+
+    def predict_proba(self, X: np.ndarray) -> np.ndarray:
+        """Return the scaled probabilities."""
+        logits = self._logits(self.estimator.predict_proba(X))
+        return np.asarray(softmax(self.scaler.transform(logits), axis=1))
+
+    def _logits(self, proba: np.ndarray) -> np.ndarray:
+        return np.log(with_floor(proba, self.floor))
+
+
+def make_method(method: str, n_train: int, floor: float, seed: int) -> Any:
+    """Return an unfitted classifier."""
+    base, _, form = method.partition("-")
+    estimator = BASES[base](seed)
+    makers: dict[str, Callable[[], Any]] = {
+        "plain": lambda: estimator,
+        "anchored": lambda: AnchoredClassifier(estimator, random_state=seed),
+        "anchored-full": lambda: AnchoredClassifier(estimator, encoding="full", random_state=seed),
+        "bagged": lambda: BaggingClassifier(estimator, N_MEMBERS[n_train], random_state=seed),
+        "temperature": lambda: TemperatureScaled(estimator, floor, seed),
+    }
+    return makers[form]()
+
+
+def cells(profile: str) -> list[Cell]:
+    """Return one cell per number of training rows, table, method and trial."""
+    return [
+        {"n_train": n_train, "dataset": dataset, "method": method, "seed": seed}
+        for n_train in N_TRAIN[profile]
+        for seed in SEEDS[profile]
+        for dataset in DATASETS[profile]
+        for method in METHODS
+        if n_train < 2000 or dataset in LARGE
+    ]
+
+
+def run(cell: Cell, profile: str) -> Outcome:
+    """Fit one method on one split and measure its probabilities on the test rows."""
+    table = keel_table(cell["dataset"])
+    train, test = split(table, cell["seed"], cell["n_train"])
+    floor = 1 / (10 * len(train))
+    model = make_method(cell["method"], cell["n_train"], floor, cell["seed"])
+    started = time.perf_counter()
+    model.fit(table.X[train], table.y[train])
+    fitted = time.perf_counter()
+    proba = model.predict_proba(table.X[test])
+    predicted = time.perf_counter()
+    y, proba = table.y[test], with_floor(proba, floor)
+    return Outcome(
+        {
+            "accuracy": accuracy(y, proba),
+            "nll": nll(y, proba),
+            "brier": brier(y, proba),
+            "ece": ece(y, proba),
+            "seconds_fit": fitted - started,
+            "seconds_predict": predicted - fitted,
+        }
+    )
+
+
+def split(table: ClassTable, seed: int, n_train: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return training and test rows with the same shares of the classes; the same for every method."""
+    n_rows = len(table.y)
+    n_train = min(n_train, int(MAX_TRAIN_SHARE * n_rows))
+    train, test = train_test_split(
+        np.arange(n_rows),
+        train_size=n_train,
+        test_size=min(MAX_TEST, n_rows - n_train),
+        stratify=table.y,
+        random_state=seed,
+    )
+    return train, test
+
+
+def with_floor(proba: np.ndarray, floor: float) -> np.ndarray:
+    """Return probabilities of shape (n, c) of at least about `floor`, so that their logarithms are finite."""
+    proba = np.maximum(proba, floor)
+    return np.asarray(proba / proba.sum(axis=1, keepdims=True))
+
+
+@lru_cache(maxsize=2)
+def keel_table(name: str) -> ClassTable:
+    """Return a table; consecutive cells use the same one."""
+    return load_keel(name)
+
+
+LABELS = {f"{base}-{form}": f"{base}, {form}" for base in BASES for form in FORMS}
+LABELS |= {
+    "forest-plain": "forest",
+    "boosting-plain": "boosting",
+    "boosting-anchored-full": "boosting, [R, X, X − R]",
+}
+
+
+def _table(title: str, metric: str, n_train: int, best: Any, relative_to: str = "") -> TableSpec:
+    return TableSpec(
+        f"{title}, {n_train} training rows",
+        metric,
+        "dataset",
+        "method",
+        best=best,
+        where={"n_train": n_train},
+        relative_to=relative_to,
+        labels=LABELS,
+    )
+
+
+def _tables() -> tuple[TableSpec, ...]:
+    metrics: tuple[tuple[str, str, Any, str], ...] = (
+        ("NLL relative to boosting", "nll", "min", "boosting-plain"),
+        ("Accuracy relative to boosting", "accuracy", "max", "boosting-plain"),
+        ("Brier score relative to boosting", "brier", "min", "boosting-plain"),
+        ("NLL", "nll", "min", ""),
+        ("Accuracy", "accuracy", "max", ""),
+        ("Brier score", "brier", "min", ""),
+        ("ECE", "ece", "min", ""),
+        ("Seconds to train", "seconds_fit", None, ""),
+        ("Seconds to predict the test rows", "seconds_predict", None, ""),
+    )
+    return tuple(
+        _table(title, metric, n_train, best, reference)
+        for title, metric, best, reference in metrics
+        for n_train in N_TRAIN["paper"]
+    )
+
+
+EXPERIMENT = Experiment(
+    "classes",
+    1,
+    "Classifiers on twenty tables",
+    cells,
+    run,
+    tables=_tables(),
+    notes=(
+        "A forest of 100 trees and gradient boosting with scikit-learn's defaults: plain; anchored with the "
+        "library's defaults; bagged, with as many members as take the time of the anchored model; and with "
+        "a temperature fitted to the out-of-fold log-probabilities of the training rows. Text columns are "
+        "one-hot encoded. Tables with few rows use at most 60 % of them to train, and only those with 2500 "
+        f"rows or more have 2000 training rows; the others, at most {MAX_TEST}, are test rows. For every "
+        "method alike, probabilities below 1 / (10 n) with n training rows are set to this value."
+    ),
+)
