@@ -24,6 +24,7 @@ NAMES = (
     "uci",
     "uci-study",
     "coverage",
+    "extrapolation",
     "table3",
     "table3-study",
     "table4",

@@ -8,6 +8,7 @@ ENCODINGS = {"identity": "X", "difference": "X − R", "two-anchor": "X − R₁
 
 METHODS = {
     "delta-uq": "Δ-UQ",
+    "delta-labelled": "labelled anchors",
     "delta-uq-paper": "Δ-UQ, the paper's setting",
     "gp": "Gaussian process",
     "ensemble": "ensemble",

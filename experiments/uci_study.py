@@ -36,6 +36,17 @@ ANCHORED: dict[str, dict[str, Any]] = {
     "four-decay-1-log": {**FOUR, "decay": 1.0, "loss": "log"},
     "four-dropout-0.05-log": {**FOUR, "dropout": 0.05, "loss": "log"},
 }
+DIFFERENCE: dict[str, Any] = {"target": "difference"}
+FULL: dict[str, Any] = {**DIFFERENCE, "encoding": "full"}
+LABELLED: dict[str, dict[str, Any]] = {
+    "labelled-log": {**DIFFERENCE, "loss": "log"},
+    "labelled-pretrained-log": {**DIFFERENCE, "init": "pretrained", "loss": "log"},
+    "labelled-four-log": {**DIFFERENCE, "per_step": 4, "loss": "log"},
+    "labelled-full": FULL,
+    "labelled-full-log": {**FULL, "loss": "log"},
+    "labelled-full-pretrained-log": {**FULL, "init": "pretrained", "loss": "log"},
+    "labelled-full-four-log": {**FULL, "per_step": 4, "loss": "log"},
+}
 MC_DROPOUT: dict[str, tuple[float, str]] = {
     "mc-dropout-0.02": (0.02, "squared"),
     "mc-dropout-0.05": (0.05, "squared"),
@@ -46,7 +57,7 @@ MC_DROPOUT: dict[str, tuple[float, str]] = {
     "mc-dropout-0.1-log": (0.1, "log"),
 }
 SVI_PRIORS = {"svi-prior-0.3": 0.3, "svi-prior-1": 1.0, "svi-prior-3": 3.0}
-SETTINGS = (*ANCHORED, *MC_DROPOUT, *SVI_PRIORS)
+SETTINGS = (*ANCHORED, *MC_DROPOUT, *SVI_PRIORS, *LABELLED)
 DATASETS = {"quick": ("yacht",), "paper": tuple(name for name in UCI if name != "protein")}
 SEEDS = {"quick": range(1), "paper": range(3)}
 VALIDATED = 0.2
@@ -70,7 +81,7 @@ def run(cell: Cell, profile: str) -> Outcome:
     rows = np.random.default_rng(1000 + cell["seed"]).permutation(table.splits[0][0])
     n = int(VALIDATED * len(rows))
     setting = cell["method"]
-    calibration = "scale" if setting in ANCHORED else "noise"
+    calibration = "noise" if setting in MC_DROPOUT or setting in SVI_PRIORS else "scale"
     return measure(cell, profile, table, rows[n:], rows[:n], partial(make_model, setting), calibration)
 
 
@@ -84,7 +95,7 @@ def make_model(setting: str, make: Callable[[], Any]) -> Any:
         return WithLoss(MCDropout(make, rate, N_SAMPLES), loss)
     if setting in SVI_PRIORS:
         return SVI(make, SVI_PRIORS[setting], n_samples=N_SAMPLES)
-    options = dict(ANCHORED[setting])
+    options = dict((ANCHORED | LABELLED)[setting])
     rate = options.pop("dropout", 0.0)
     return AnchoredPerceptron(lambda: MLP(**{**make().config, "dropout": rate}), **options)
 
@@ -112,7 +123,8 @@ EXPERIMENT = Experiment(
         "with the same weights, so that the network starts as a function of X alone. four: every row has "
         "four anchors per step, in one pass. consistent: the variance over them is an additional loss. "
         "decay, dropout: in training, pretrained and with four anchors; prediction is without dropout. log: "
-        "the loss is the logarithm of the squared error. Dropout rates of MC dropout and priors of SVI are "
-        "compared on the same rows."
+        "the loss is the logarithm of the squared error. labelled: the network learns the difference from "
+        "the anchor's target, with one anchor per step; full: of [R, X, X − R] instead of [R, X − R]. "
+        "Dropout rates of MC dropout and priors of SVI are compared on the same rows."
     ),
 )
