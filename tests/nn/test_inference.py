@@ -13,23 +13,7 @@ from deltauq.nn import MLP, Anchored, ResNet20
 from deltauq.nn.inference import make_plan
 from deltauq.nn.inputs import Inputs
 from deltauq.nn.layer import AnchorContribution
-
-
-def pair_by_pair(net, x):
-    """Return every output, of shape (K, n, ...), one input, one anchor and one mask at a time."""
-    net = copy.deepcopy(net).eval()
-    blocks = net.encoding.tuples(net.anchors)
-    masks = [torch.tensor(masked) for masked in ((False, True) if net.average_masked else (False,))]
-    outputs = []
-    for k in range(len(net.anchors)):
-        row = []
-        for one in x:
-            anchors = torch.stack([block[k][None] for block in blocks])
-            row.append(
-                torch.stack([net(one[None], anchors=anchors, masked=masked) for masked in masks]).mean(0)
-            )
-        outputs.append(torch.cat(row))
-    return torch.stack(outputs)
+from tests.nn.helpers import TARGETS, pair_by_pair, random_targets, value_network
 
 
 class Residual(nn.Module):
@@ -62,6 +46,8 @@ NETWORKS = {
     "Fourier features": (lambda: MLP(5, 2, (16,), n_frequencies=8, dropout=0.2), (5,), {}),
     "two anchors": (lambda: MLP(5, 3, (9,), activation="tanh"), (5,), {"encoding": "two-anchor"}),
     "identity": (lambda: MLP(5, 3, (9,), activation="tanh"), (5,), {"encoding": "identity"}),
+    "full": (lambda: MLP(5, 3, (9,), activation="tanh"), (5,), {"encoding": "full"}),
+    "full, masked too": (lambda: MLP(5, 1, (9,), n_frequencies=8), (5,), {"encoding": "full", **BOTH}),
     "batch norm first": (
         lambda: nn.Sequential(nn.BatchNorm1d(5), nn.Linear(5, 9), nn.BatchNorm1d(9), nn.Linear(9, 1)),
         (5,),
@@ -90,15 +76,25 @@ NETWORKS = {
 }
 
 
-@pytest.fixture(params=NETWORKS, name="trained")
+CASES = [
+    (name, target)
+    for target in TARGETS
+    for name, (_, _, options) in NETWORKS.items()
+    if target == "value" or options.get("encoding") != "two-anchor"
+]
+
+
+@pytest.fixture(params=CASES, ids=", ".join, name="trained")
 def _trained(request):
     """An anchored network after a few training steps, in float64, and the shape of its inputs."""
-    make, shape, options = NETWORKS[request.param]
-    net = Anchored(make().double(), n_anchors=5, **options)
+    name, target = request.param
+    make, shape, options = NETWORKS[name]
+    net = Anchored(make().double(), n_anchors=5, target=target, **options)
     optimizer = torch.optim.SGD(net.parameters(), 0.05)
     for _ in range(3):
         optimizer.zero_grad()
-        net(torch.randn(16, *shape).double()).square().mean().backward()
+        x = torch.randn(16, *shape).double()
+        net(x, random_targets(net, x)).square().mean().backward()
         optimizer.step()
     return net, shape
 
@@ -106,7 +102,7 @@ def _trained(request):
 def test_posterior_equals_every_pair(trained):
     net, shape = trained
     x = torch.randn(7, *shape).double()
-    samples = pair_by_pair(net, x).detach()
+    samples = pair_by_pair(net, x)
     posterior = net.posterior(x, link="sigmoid", keep_samples=True)
     torch.testing.assert_close(posterior.samples, samples, rtol=1e-9, atol=1e-9)
     # NumPy's moments, not ours.
@@ -134,9 +130,10 @@ def test_a_row_depends_on_itself_and_the_anchors_alone(trained):
         torch.testing.assert_close(alone, full, rtol=1e-12, atol=1e-14)
 
 
-def test_float32_rows_agree_to_a_millionth(conv_net):
-    net = Anchored(conv_net, n_anchors=5)
-    net(torch.randn(20, 3, 8, 8))
+@pytest.mark.parametrize("target", TARGETS)
+def test_float32_rows_agree_to_a_millionth(conv_net, target):
+    net = Anchored(conv_net, n_anchors=5, target=target)
+    net(torch.randn(20, 3, 8, 8), torch.randn(20, 4))
     x = torch.randn(40, 3, 8, 8)
     whole = net.posterior(x)
     scale = whole.mean.abs().max()
@@ -153,19 +150,17 @@ def test_float32_rows_agree_to_a_millionth(conv_net):
         assert (whole.std[place] - actual.std).abs().max() < 1e-6 * scale
 
 
-def test_only_networks_that_need_it_repeat_their_inputs():
-    repeated = {}
-    for name, (make, shape, options) in NETWORKS.items():
-        net = Anchored(make(), n_anchors=3, **options)
-        net(torch.randn(8, *shape))
-        net.posterior(torch.randn(4, *shape))
-        repeated[name] = next(iter(net._plans.values())).repeated
-    assert {name for name, value in repeated.items() if value} == {
-        "residual",
-        "residual, masked too",
-        "fixed rows",
-        "ResNet-20 inside a block",
-    }
+@pytest.mark.parametrize("target", TARGETS)
+def test_only_networks_that_need_it_repeat_their_inputs(target):
+    repeated = set()
+    for name in (name for name, form in CASES if form == target):
+        make, shape, options = NETWORKS[name]
+        net, x = Anchored(make(), n_anchors=3, target=target, **options), torch.randn(8, *shape)
+        net.set_anchors(x, random_targets(net, x))
+        net.posterior(x[:4])
+        if next(iter(net._plans.values())).repeated:
+            repeated.add(name)
+    assert repeated == {"residual", "residual, masked too", "fixed rows", "ResNet-20 inside a block"}
 
 
 def test_out_of_memory_is_raised():
@@ -179,39 +174,61 @@ def test_out_of_memory_is_raised():
         make_plan(run, nn.Linear(3, 3), Inputs(torch.zeros(2, 3)), contribution)
 
 
+@pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("first", [(1, 3), (2, 1)], ids=["one input", "one anchor"])
 @pytest.mark.parametrize("make", [Residual, FixedRows])
-def test_the_plan_of_one_input_is_not_used_for_several(make, first):
-    net = Anchored(make(), n_anchors=3).eval()
+def test_the_plan_of_one_input_is_not_used_for_several(make, first, target):
+    net = Anchored(make(), n_anchors=3, target=target).eval()
     n, k = first
-    net.set_anchors(torch.randn(k, 5))
+    y = random_targets(net, torch.randn(3, 5))
+    net.set_anchors(torch.randn(k, 5), y[:k])
     net(torch.randn(n, 5))
-    net.set_anchors(torch.randn(3, 5))
+    net.set_anchors(torch.randn(3, 5), y)
     x = torch.randn(4, 5)
     torch.testing.assert_close(net(x), pair_by_pair(net, x).mean(0))
 
 
-@pytest.mark.parametrize("encoding", ["difference", "identity", "two-anchor"])
+@pytest.mark.parametrize("encoding", ["difference", "full", "identity", "two-anchor"])
 def test_linear_network_has_its_closed_form(encoding):
     """σ² of W[R; X - R] + b is the variance over anchors of what the anchors alone contribute."""
     net = Anchored(nn.Linear(5, 2).double(), n_anchors=30, encoding=encoding)
     x, anchors = torch.randn(6, 5).double(), torch.randn(30, 5).double()
     net.set_anchors(anchors)
     posterior = net.posterior(x)
-    *ks, kappa = net.anchored_layer.wide.weight.detach().split(5, dim=1)
+    weights = net.anchored_layer.wide.weight.detach().split(5, dim=1)
+    ks, kappas = weights[: net.encoding.anchors_per_tuple], weights[net.encoding.anchors_per_tuple :]
+    # The anchor is subtracted from the last input of a tuple.
+    subtracted = 0.0 if encoding == "identity" else kappas[-1]
     blocks = get_encoding(encoding).tuples(net.anchors)
-    # How much of each anchor is subtracted from the input.
-    share = 0.0 if encoding == "identity" else 1.0
-    parts = sum(block @ (k - share * kappa).T for block, k in zip(blocks, ks, strict=True))
+    parts = sum(block @ (k - subtracted).T for block, k in zip(blocks, ks, strict=True))
     torch.testing.assert_close(posterior.var, parts.var(0, correction=0).expand(6, 2))
     torch.testing.assert_close(
-        posterior.mean, x @ kappa.T + parts.mean(0) + net.anchored_layer.wide.bias.detach()
+        posterior.mean, x @ sum(kappas).T + parts.mean(0) + net.anchored_layer.wide.bias.detach()
     )
 
 
-def test_first_layers_run_once_per_input_and_once_per_anchor():
-    net = Anchored(ResNet20(), n_anchors=6, at="stages.2")
-    net(torch.randn(8, 3, 8, 8))
+@pytest.mark.parametrize("encoding", ["difference", "full", "identity"])
+def test_linear_network_of_labelled_anchors_has_its_closed_form(encoding):
+    """(g(R, X - R) - g(X, R - X)) / 2 = w(X - R), so that σ² is the variance over anchors of y_R - w R."""
+    net = Anchored(nn.Linear(5, 2).double(), n_anchors=30, target="difference", encoding=encoding)
+    x, anchors, targets = torch.randn(6, 5).double(), torch.randn(30, 5).double(), torch.randn(30, 2).double()
+    net.set_anchors(anchors, targets)
+    posterior = net.posterior(x)
+    on_anchor, *others = net.anchored_layer.wide.weight.detach().split(5, dim=1)
+    w = {
+        "difference": lambda delta: delta - on_anchor / 2,
+        "full": lambda own, delta: delta + (own - on_anchor) / 2,
+        "identity": lambda own: (own - on_anchor) / 2,
+    }[encoding](*others)
+    rest = targets - anchors @ w.T
+    torch.testing.assert_close(posterior.mean, x @ w.T + rest.mean(0))
+    torch.testing.assert_close(posterior.var, rest.var(0, correction=0).expand(6, 2))
+
+
+@pytest.mark.parametrize(("target", "n_variants"), [("value", 1), ("difference", 2)])
+def test_first_layers_run_once_per_input_and_once_per_anchor(target, n_variants):
+    net = Anchored(ResNet20(), n_anchors=6, at="stages.2", target=target)
+    net(torch.randn(8, 3, 8, 8), torch.randn(8, 10))
     x = torch.randn(10, 3, 8, 8)
     net.posterior(x)  # the first one also tries out how to run the network
     rows = {"stem": 0, "head": 0}
@@ -220,31 +237,36 @@ def test_first_layers_run_once_per_input_and_once_per_anchor():
     for budget in (None, 1_000_000):
         rows.update(stem=0, head=0)
         net.posterior(x, memory_budget=budget)
-        assert rows == {"stem": 10 + 6, "head": 60}
+        assert rows == {"stem": 10 + 6, "head": 60 * n_variants}
 
 
-def test_blocks_stay_within_the_budget_however_many_anchors():
-    net = Anchored(MLP(8, 1, (64, 64), n_frequencies=0), n_anchors=10)
+@pytest.mark.parametrize("average_masked", [False, True])
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("make", [lambda: MLP(5, 5, (64, 64)), Residual], ids=["once", "repeated"])
+def test_blocks_stay_within_the_budget_however_many_anchors(make, target, average_masked):
+    net = Anchored(make(), n_anchors=10, target=target, mask=0.5, average_masked=average_masked)
     largest = 0
 
     def watch(layer, args, output):
         nonlocal largest
-        largest = max(largest, output.numel() * 4)
+        largest = max(largest, (args[0].numel() + output.numel()) * 4)
 
-    for layer in net.module.layers:
+    for layer in net.module.modules():
         layer.register_forward_hook(watch)
-    x, budget = torch.randn(40, 8), 100_000
+    x, budget = torch.randn(40, 5), 50_000
     for k in (2, 10, 1000):
-        net.set_anchors(torch.randn(k, 8), n_anchors=k)
+        net.set_anchors(torch.randn(k, 5), torch.randn(k, 5), n_anchors=k)
         net.posterior(x[:20])
         largest = 0
         net.posterior(x, memory_budget=budget)
-        assert budget / 8 < largest <= budget
+        assert largest <= budget
+        assert largest > budget / 8 or k == 2
 
 
-def test_every_layer_keeps_its_mode(conv_net, images):
-    net = Anchored(conv_net, n_anchors=4)
-    net(images)
+@pytest.mark.parametrize("target", TARGETS)
+def test_every_layer_keeps_its_mode(conv_net, images, target):
+    net = Anchored(conv_net, n_anchors=4, target=target)
+    net(images, torch.randn(12, 4))
     net.module.norm.eval()
     before = copy.deepcopy(net.state_dict())
     in_training = net.posterior(images)
@@ -253,9 +275,10 @@ def test_every_layer_keeps_its_mode(conv_net, images):
     torch.testing.assert_close(net.eval().posterior(images).var, in_training.var, rtol=0, atol=0)
 
 
-def test_gradients_flow_to_inputs_that_require_them(mlp):
-    net = Anchored(mlp.double(), n_anchors=4)
-    net.set_anchors(torch.randn(4, 5).double())
+@pytest.mark.parametrize("target", TARGETS)
+def test_gradients_flow_to_inputs_that_require_them(mlp, target):
+    net = Anchored(mlp.double(), n_anchors=4, target=target)
+    net.set_anchors(torch.randn(4, 5).double(), torch.randn(4, 2).double())
     x = torch.randn(3, 5).double()
     assert not net.posterior(x).mean.requires_grad
     expected = net.posterior(x, link="softmax", keep_samples=True)
@@ -269,19 +292,20 @@ def test_gradients_flow_to_inputs_that_require_them(mlp):
         assert not net.posterior(x).mean.requires_grad
 
 
-def test_moments_of_lower_precision(conv_net, images):
-    net = Anchored(conv_net, n_anchors=4)
-    net(images)
-    exact, low = (
-        net.posterior(images, link="softmax"),
-        net.posterior(images, link="softmax", autocast=torch.bfloat16),
-    )
+@pytest.mark.parametrize("target", TARGETS)
+def test_moments_of_lower_precision(conv_net, images, target):
+    net = Anchored(conv_net, n_anchors=4, target=target)
+    net(images, torch.randn(12, 4))
+    low = net.posterior(images, link="softmax", autocast=torch.bfloat16)
+    exact = net.posterior(images, link="softmax")
+    assert not next(iter(net._plans.values())).repeated
     assert low.mean.dtype == torch.float32
     torch.testing.assert_close(low.mean, exact.mean, rtol=0.1, atol=0.05)
     assert not torch.equal(low.mean, exact.mean)
 
 
-def test_inputs_may_be_bytes_where_the_network_scales_them():
+@pytest.mark.parametrize("target", TARGETS)
+def test_inputs_may_be_bytes_where_the_network_scales_them(target):
     class Scaled(nn.Module):
         def __init__(self):
             super().__init__()
@@ -290,18 +314,19 @@ def test_inputs_may_be_bytes_where_the_network_scales_them():
         def forward(self, x):
             return self.layer(x.float() / 255)
 
-    net = Anchored(Scaled(), n_anchors=3)
+    net = Anchored(Scaled(), n_anchors=3, target=target)
     x = torch.randint(0, 256, (8, 4), dtype=torch.uint8)
-    net(x)
+    net(x, torch.randn(8, 2))
     assert net.anchors.dtype == torch.uint8
-    torch.testing.assert_close(net.posterior(x, keep_samples=True).samples, pair_by_pair(net, x).detach())
+    torch.testing.assert_close(net.posterior(x, keep_samples=True).samples, pair_by_pair(net, x))
 
 
 @pytest.mark.parametrize("offset", [1e3, 1e5])
 @pytest.mark.parametrize("options", [{}, {"encoding": "identity"}, {"at": "layers.0"}])
-def test_inputs_far_from_zero_lose_no_precision(offset, options):
-    net = Anchored(MLP(5, 2, (16, 16)), n_anchors=6, **options)
-    net.set_anchors(offset + torch.randn(6, 5))
+@pytest.mark.parametrize("target", TARGETS)
+def test_inputs_far_from_zero_lose_no_precision(offset, options, target):
+    net = Anchored(MLP(5, 2, (16, 16)), n_anchors=6, target=target, **options)
+    net.set_anchors(offset + torch.randn(6, 5), torch.randn(6, 2))
     if "at" not in options and "encoding" not in options:
         # The anchors' own block is where the offset remains, whichever way it is computed.
         with torch.no_grad():
@@ -310,7 +335,8 @@ def test_inputs_far_from_zero_lose_no_precision(offset, options):
     actual = net.posterior(x, keep_samples=True).samples
     exact = pair_by_pair(copy.deepcopy(net).double(), x.double())
     plain = pair_by_pair(net, x)
-    scale = exact.abs().max()
+    # Outputs of the module: labelled anchors subtract two of them.
+    scale = pair_by_pair(value_network(net), x).abs().max()
     assert (actual - plain).abs().max() < 1e-5 * scale
     assert (actual - exact).abs().max() < 1e-5 * scale
     if not options:
@@ -329,17 +355,18 @@ def test_half_precision_does_not_overflow_in_the_sum():
     torch.testing.assert_close(out, torch.full((4, 1), 6e4, dtype=torch.float16))
 
 
+@pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
-def test_a_nan_in_one_row_does_not_change_the_others(bad):
-    net = Anchored(MLP(5, 2, (16,)), n_anchors=4)
-    net(torch.randn(20, 5))
+def test_a_nan_in_one_row_does_not_change_the_others(bad, target):
+    net = Anchored(MLP(5, 2, (16,)), n_anchors=4, target=target)
+    net(torch.randn(20, 5), torch.randn(20, 2))
     x = torch.randn(6, 5)
     spoilt = x.clone()
     spoilt[0, 0] = bad
     first = net.posterior(spoilt).mean
     assert first[0].isnan().all()
     torch.testing.assert_close(first[1:], net.posterior(x).mean[1:])
-    net.set_anchors(torch.full((4, 5), bad))
+    net.set_anchors(torch.full((4, 5), bad), torch.randn(4, 2))
     assert net.posterior(x).mean.isnan().all()
 
 
@@ -353,9 +380,11 @@ def test_softmax_is_over_classes_alone():
     assert net.posterior(x, link="sigmoid").link_mean.shape == (2, 4, 5, 5)
 
 
-def test_no_layer_sees_more_anchors_than_the_budget_allows():
-    net = Anchored(nn.Sequential(nn.Linear(8, 64), nn.ReLU(), nn.Linear(64, 1)), at="2", n_anchors=500)
-    net.set_anchors(torch.randn(500, 8))
+@pytest.mark.parametrize("target", TARGETS)
+def test_no_layer_sees_more_anchors_than_the_budget_allows(target):
+    network = nn.Sequential(nn.Linear(8, 64), nn.ReLU(), nn.Linear(64, 1))
+    net = Anchored(network, at="2", n_anchors=500, target=target)
+    net.set_anchors(torch.randn(500, 8), torch.randn(500, 1))
     x = torch.randn(3, 8)
     expected = net.posterior(x)
     rows = []
@@ -368,9 +397,10 @@ def test_no_layer_sees_more_anchors_than_the_budget_allows():
     torch.testing.assert_close(net(x), expected.mean)
 
 
-def test_threads_may_share_a_network():
-    net = Anchored(MLP(5, 2, (16, 16)), n_anchors=4).eval()
-    net.set_anchors(torch.randn(4, 5))
+@pytest.mark.parametrize("target", TARGETS)
+def test_threads_may_share_a_network(target):
+    net = Anchored(MLP(5, 2, (16, 16)), n_anchors=4, target=target).eval()
+    net.set_anchors(torch.randn(4, 5), torch.randn(4, 2))
     batches = [torch.randn(int(n), 5) for n in torch.randint(2, 40, (60,))]
     fresh = copy.deepcopy(net)
     expected = [net.posterior(x).var for x in batches]
@@ -381,10 +411,11 @@ def test_threads_may_share_a_network():
         torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-7)
 
 
-def test_average_masked_after_training():
+@pytest.mark.parametrize("target", TARGETS)
+def test_average_masked_after_training(target):
     x = torch.randn(6, 5)
-    net = Anchored(MLP(5, 2, (16,)), mask=0.5).eval()
-    net.set_anchors(torch.randn(10, 5))
+    net = Anchored(MLP(5, 2, (16,)), mask=0.5, target=target).eval()
+    net.set_anchors(torch.randn(10, 5), torch.randn(10, 2))
     unmasked = net.posterior(x)
     net.average_masked = True
     averaged = net.posterior(x)
@@ -398,9 +429,10 @@ def test_average_masked_after_training():
     assert torch.equal(net.posterior(x).mean, unmasked.mean)
 
 
-def test_masked_half_precision_outputs_are_averaged_in_float32():
-    net = Anchored(MLP(5, 2, (16,)), mask=0.5, average_masked=True).eval()
-    net.set_anchors(torch.randn(10, 5))
+@pytest.mark.parametrize("target", TARGETS)
+def test_masked_half_precision_outputs_are_averaged_in_float32(target):
+    net = Anchored(MLP(5, 2, (16,)), mask=0.5, average_masked=True, target=target).eval()
+    net.set_anchors(torch.randn(10, 5), torch.randn(10, 2))
     x = torch.randn(200, 5)
     samples = net.posterior(x, keep_samples=True, autocast=torch.bfloat16).samples
     assert samples.dtype == torch.float32

@@ -17,7 +17,7 @@ from torch.nn.modules.batchnorm import _NormBase
 from deltauq.core import AnchorPrior, Anchors, Encoding, Posterior, Target, get_encoding, get_target
 from deltauq.core.posterior import LINKS
 from deltauq.core.target import TARGETS
-from deltauq.nn.anchors import PAIRINGS, AnchorStore, get_train_anchors, reversal
+from deltauq.nn.anchors import PAIRINGS, AnchorStore, draw, get_train_anchors, reversal
 from deltauq.nn.inference import (
     SHAPE_ERRORS,
     InferencePlan,
@@ -360,12 +360,11 @@ class Anchored(AnchorStore):
                 f"got anchors of shape {tuple(anchors.shape)}."
             )
         is_rows = anchors.ndim == 2
-        if is_rows and (
-            anchors.is_floating_point() or anchors.dtype == torch.bool or anchors.shape[1:] != (n,)
-        ):
+        is_index = not (anchors.is_floating_point() or anchors.dtype == torch.bool)
+        if anchors.shape[1:] != ((n,) if is_rows else x.shape) or (is_rows and not is_index):
             raise ValueError(
-                f"anchors must be rows of the batch, integers of shape (e, {n}), or inputs, e for each "
-                f"row, got {anchors.dtype} of shape {tuple(anchors.shape)}."
+                f"anchors must be rows of the batch, integers of shape (e, {n}), or inputs of shape "
+                f"(e, {', '.join(map(str, x.shape))}), got {anchors.dtype} of shape {tuple(anchors.shape)}."
             )
         if not self.target.needs_labels:
             return anchors, None
@@ -390,10 +389,8 @@ class Anchored(AnchorStore):
         if isinstance(self.train_anchors, AnchorPrior):
             rng = np.random.default_rng(int(torch.randint(2**62, ())))
             batch = Anchors(x.detach(), y)
-            drawn = [self.train_anchors.draw(batch, n, rng) for _ in range(per_tuple)]
-            # A prior may return tensors of another device or precision.
-            anchors = torch.stack([torch.as_tensor(each.X).to(x) for each in drawn])
-            return anchors, None if y is None else torch.as_tensor(drawn[0].y).to(y)
+            drawn = [draw(self.train_anchors, batch, n, rng) for _ in range(per_tuple)]
+            return torch.stack([anchors for anchors, _ in drawn]), drawn[0][1]
         if n // self._copies <= per_tuple and self.anchors.shape[1:] == x.shape[1:]:
             rows = torch.randint(self.anchors.shape[0], (per_tuple, n), device=x.device)
             return self.anchors[rows], None if y is None else self.anchor_targets[rows[0]]
@@ -482,10 +479,11 @@ class Anchored(AnchorStore):
         return self._plans[key]
 
     def _make_plan(self, inputs: Inputs, anchors: Tensor, targets: Tensor | None) -> InferencePlan:
-        contribution = next(
-            self._contributions(inputs, anchors[:2], None if targets is None else targets[:2], 2)
-        )
-        return make_plan(self.outputs_under, self.module, inputs, contribution)
+        targets = None if targets is None else targets[:2]
+        # Rounding would make the two ways of evaluation differ.
+        with torch.autocast(inputs.x.device.type, enabled=False):
+            contribution = next(self._contributions(inputs, anchors[:2], targets, 2))
+            return make_plan(self.outputs_under, self.module, inputs, contribution)
 
     def _contributions(
         self, inputs: Inputs, anchors: Tensor, targets: Tensor | None, at_most: int, repeated: bool = False
@@ -555,13 +553,10 @@ class Anchored(AnchorStore):
         k, n = len(contribution), inputs.x.shape[0]
         n_outputs = contribution.n_variants * k * n
         if contribution.repeated and contribution.anchors is not None:
-            shape = k, n, *inputs.x.shape[1:]
-            anchors = contribution.anchors.unsqueeze(1).expand(shape).flatten(0, 1)
-            rows = inputs.repeat(k)
-            masks = [torch.tensor(m, device=anchors.device) for m in (False, True)]
-            outputs = torch.cat(
-                [self._both_directions(rows, anchors, mask) for mask in masks[: contribution.n_variants // 2]]
-            )
+            pairs = torch.arange(n_outputs // 2, device=inputs.x.device)
+            rows = inputs.repeat(contribution.n_variants // 2 * k)
+            # Those behind the first k * n are masked.
+            outputs = self._both_directions(rows, contribution.anchors[pairs // n % k], pairs >= k * n)
         else:
             rows = inputs.repeat(contribution.n_variants * k, x_too=contribution.repeated)
             outputs = self._call_module(rows, contribution)

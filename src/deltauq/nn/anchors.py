@@ -53,6 +53,18 @@ def get_train_anchors(train_anchors: str | AnchorPrior | Anchors | Tensor) -> st
         raise ValueError(f"train_anchors must be one of {sorted(PAIRINGS)}, or a prior: {error}") from None
 
 
+def draw(
+    prior: AnchorPrior, rows: Anchors, n: int, rng: np.random.Generator, labels: Any = None
+) -> tuple[Tensor, Tensor | None]:
+    """Return n anchors, of the device and precision of the rows, and their targets if the rows have some."""
+    drawn = prior.draw(rows, n, rng, labels=labels)
+    if rows.y is None:
+        return torch.as_tensor(drawn.X).to(rows.X), None
+    if drawn.y is None:
+        raise ValueError(f'{prior} drew anchors without targets, which target="difference" needs.')
+    return torch.as_tensor(drawn.X).to(rows.X), torch.as_tensor(drawn.y).to(rows.y)
+
+
 class AnchorStore(nn.Module):
     """A module that stores `n_anchors` inputs as anchors in its state_dict, on the device of `like`.
 
@@ -115,10 +127,11 @@ class AnchorStore(nn.Module):
         if n_anchors < 1:
             raise ValueError(f"n_anchors must be at least 1, got {n_anchors}.")
         rows = Anchors(x.detach(), y if self.target.needs_labels else None)
-        drawn = get_prior(prior).draw(rows, n_anchors, np.random.default_rng(random_state), labels=labels)
-        self.anchors, self.anchors_are_set = _copy(torch.as_tensor(drawn.X).to(x)), True
-        if drawn.y is not None:
-            self.anchor_targets = _copy(torch.as_tensor(drawn.y).to(rows.y))
+        rng = np.random.default_rng(random_state)
+        anchors, targets = draw(get_prior(prior), rows, n_anchors, rng, labels)
+        self.anchors, self.anchors_are_set = _copy(anchors), True
+        if targets is not None:
+            self.anchor_targets = _copy(targets)
 
     def get_extra_state(self) -> Tensor:
         """Return, for the state_dict, whether the anchors were set."""
@@ -146,16 +159,19 @@ class AnchorStore(nn.Module):
         """Store the last inputs as anchors, and their targets, in place; repeated while there are too few."""
         if self.anchors_are_set:
             return
-        self.anchors = self._with_last(self.anchors, x)
-        if y is not None:
-            self.anchor_targets = self._with_last(self.anchor_targets, y)
-
-    def _with_last(self, stored: Tensor, rows: Tensor) -> Tensor:
-        """Return the stored rows with the last ones of a batch, in place if their shape is the same."""
-        n, k = rows.shape[0], self.n_anchors
-        if stored.shape != (k, *rows.shape[1:]) or stored.dtype != rows.dtype:
-            return _copy(rows.detach()[torch.arange(k, device=rows.device) % n])
-        return stored.copy_(rows[-k:] if n >= k else torch.cat([stored[n:], rows]))
+        n, k = x.shape[0], self.n_anchors
+        rows = {"anchors": x} if y is None else {"anchors": x, "anchor_targets": y}
+        fits = all(
+            (getattr(self, name).shape, getattr(self, name).dtype) == ((k, *new.shape[1:]), new.dtype)
+            for name, new in rows.items()
+        )
+        # Both or neither is replaced, so that every anchor keeps its own target.
+        for name, new in rows.items():
+            stored = getattr(self, name)
+            if fits:
+                stored.copy_(new[-k:] if n >= k else torch.cat([stored[n:], new]))
+            else:
+                setattr(self, name, _copy(new.detach()[torch.arange(k, device=new.device) % n]))
 
     def _stored(self, x: Tensor) -> tuple[Tensor, Tensor | None]:
         """Return the stored anchors, checked against the inputs, and their targets if they are needed.

@@ -52,7 +52,7 @@ def make_plan(
     x = inputs.x
     if x.is_floating_point():
         inputs = replace(inputs, x=x.nan_to_num(0.0, 0.0, 0.0))
-    with torch.no_grad(), torch.autocast(x.device.type, enabled=False):
+    with torch.no_grad():
         with recorded_calls(network) as calls:
             expected = run(inputs, replace(contribution, repeated=True))
         n_bytes = max((call.n_bytes for call in calls), default=0)
@@ -87,7 +87,7 @@ def under_anchors(outputs: Tensor, contribution: AnchorContribution) -> Tensor:
     variants = precise.unflatten(0, (contribution.n_variants, len(contribution), -1))
     if contribution.targets is None:
         return variants.mean(0)
-    corrections = antisymmetric(variants[0::2], variants[1::2]).mean(0)
+    corrections = antisymmetric(*variants.chunk(2)).mean(0)
     return targets_like(contribution.targets, corrections[:, 0]).unsqueeze(1) + corrections
 
 
@@ -103,7 +103,7 @@ def targets_like(targets: Tensor, outputs: Tensor) -> Tensor:
             f"targets of anchors have shape {tuple(targets.shape[1:])} each, "
             f"but the outputs of the network {tuple(outputs.shape[1:])}."
         )
-    return targets.to(outputs).reshape(outputs.shape)
+    return targets.reshape(outputs.shape)
 
 
 def mean_over_anchors(passes: Iterable[tuple[int, Tensor, AnchorContribution]], n_anchors: int) -> Tensor:
@@ -114,6 +114,8 @@ def mean_over_anchors(passes: Iterable[tuple[int, Tensor, AnchorContribution]], 
     totals: dict[int, Tensor] = {}
     for block, outputs, contribution in passes:
         dtype = outputs.dtype if outputs.is_floating_point() else torch.get_default_dtype()
+        if contribution.targets is not None:
+            dtype = torch.promote_types(dtype, contribution.targets.dtype)
         total = under_anchors(outputs, contribution).sum(0)
         totals[block] = totals[block] + total if block in totals else total
     return (torch.cat(list(totals.values())) / n_anchors).to(dtype)

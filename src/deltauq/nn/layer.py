@@ -35,7 +35,7 @@ class AnchorContribution:
     is computed once for all inputs. So is that of the swapped tuple of labelled anchors, in which R is the
     input and X its anchor: W[X; R - X] = {W_R S + W_Δ(R - S)} + (W_R - W_Δ)(X - S).
 
-    The variants of a tuple are itself, the swapped one of labelled anchors, and both of them masked.
+    The variants of a tuple are itself and the masked one, followed by both of them swapped.
     """
 
     value: Tensor
@@ -166,16 +166,14 @@ class AnchoredLayer(nn.Module):
         x = shift.expand_as(anchors[0])
         blocks = self.wide.weight.unflatten(1, (self.encoding.width, -1)).unbind(1)
         on_anchor, on_inputs = blocks[0], blocks[self.encoding.anchors_per_tuple :]
-        tuples, weights = [], []
-        for masked in (False, True) if masked_too else (False,):
-            mask = torch.ones((), dtype=torch.bool, device=x.device) if masked else None
-            tuples.append(self.tuples(x, anchors, mask))
-            weights.append(sum(on_inputs[1:], on_inputs[0]))
-            if swapped_too:
-                tuples.append(self.tuples(anchors[0], (x,), mask))
-                factors = _offset_factors(self.encoding)
-                subtracted = sum(f * w for (f,), w in zip(factors, on_inputs, strict=True))
-                weights.append(-subtracted if masked else on_anchor - subtracted)
+        masks = [None, torch.ones((), dtype=torch.bool, device=x.device)] if masked_too else [None]
+        tuples = [self.tuples(x, anchors, mask) for mask in masks]
+        weights = [sum(on_inputs[1:], on_inputs[0])] * len(masks)
+        if swapped_too:
+            factors = _offset_factors(self.encoding)
+            subtracted = sum(f * w for (f,), w in zip(factors, on_inputs, strict=True))
+            tuples += [self.tuples(anchors[0], (x,), mask) for mask in masks]
+            weights += [(on_anchor if mask is None else 0.0) - subtracted for mask in masks]
         return AnchorContribution(self.map_tuples(torch.cat(tuples)), shift, torch.stack(weights))
 
     def add_contribution(self, x: Tensor, contribution: AnchorContribution) -> Tensor:
