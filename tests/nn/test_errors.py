@@ -9,6 +9,7 @@ import torch
 from torch import nn
 from torch.nn.utils.parametrizations import spectral_norm, weight_norm
 
+from deltauq.core import Target
 from deltauq.nn import MLP, Anchored, anchored_loss
 from deltauq.utils.install import install_command
 
@@ -233,3 +234,107 @@ def test_bad_arguments_of_the_posterior(net):
             net.posterior(torch.randn(4, 5), memory_budget=budget)
     with pytest.raises(TypeError, match=r"inputs must be a tensor, got ndarray\."):
         net.posterior(np.zeros((4, 5), dtype=np.float32))
+
+
+@pytest.fixture
+def labelled_net(mlp):
+    return Anchored(mlp, n_anchors=3, target="difference")
+
+
+def test_two_anchors_in_a_tuple_have_no_exchange(mlp):
+    with pytest.raises(
+        ValueError, match=r"TwoAnchor\(\) has 2 anchors in a tuple: choose an encoding with one"
+    ):
+        Anchored(mlp, target="difference", encoding="two-anchor")
+
+
+@pytest.mark.parametrize("target", ["ratio", 3, Target()])
+def test_unknown_targets(mlp, target):
+    with pytest.raises(ValueError, match=r"target must be one of \['difference', 'value'\].*, got"):
+        Anchored(mlp, target=target)
+
+
+@pytest.mark.parametrize(
+    ("y", "message"),
+    [
+        (None, r"needs the targets of a training batch: call net\(x, y\)\."),
+        (torch.randn(5, 2), r"y must be a tensor with one target for each of 4 inputs, got shape \(5, 2\)\."),
+        (torch.tensor(1.0), r"one target for each of 4 inputs, got shape \(\)\."),
+        ([1.0] * 4, r"one target for each of 4 inputs, got list\."),
+        (torch.randn(4), r"targets of anchors have shape \(\) each, but the outputs of the network \(2,\)\."),
+        (
+            torch.randn(4, 3),
+            r"targets of anchors have shape \(3,\) each, but the outputs of the network \(2,\)",
+        ),
+    ],
+)
+def test_targets_of_a_training_batch(labelled_net, y, message):
+    with pytest.raises(ValueError, match=message):
+        labelled_net(torch.randn(4, 5), y)
+    assert labelled_net.anchors.numel() == 0
+
+
+@pytest.mark.parametrize(
+    ("y", "message"),
+    [
+        (None, r"labelled anchors need their targets: call set_anchors\(x, y\)\."),
+        (torch.randn(5, 2), r"one target for each of 4 inputs, got shape \(5, 2\)"),
+        (np.zeros((4, 2)), r"one target for each of 4 inputs, got ndarray"),
+    ],
+)
+def test_targets_of_stored_anchors(labelled_net, y, message):
+    with pytest.raises(ValueError, match=message):
+        labelled_net.set_anchors(torch.randn(4, 5), y)
+    assert labelled_net.anchors.numel() == 0
+
+
+def test_stored_targets_of_another_shape_or_number(labelled_net):
+    x = torch.randn(4, 5)
+    for call in (labelled_net.eval(), labelled_net.posterior):
+        with pytest.raises(
+            ValueError, match="there are no anchors yet: train the network or call set_anchors"
+        ):
+            call(x)
+    labelled_net.set_anchors(x, torch.randn(4, 3))
+    for call in (labelled_net, labelled_net.posterior):
+        with pytest.raises(
+            ValueError, match=r"have shape \(3,\) each, but the outputs of the network \(2,\)\."
+        ):
+            call(x)
+    labelled_net.anchor_targets = torch.randn(2, 2)
+    with pytest.raises(ValueError, match=r"3 anchors are stored, with targets of shape \(2, 2\): call set_"):
+        labelled_net(x)
+
+
+def test_targets_of_passed_anchors(labelled_net):
+    x, y, rows = torch.randn(4, 5), torch.randn(4, 2), torch.tensor([[1, 0, 3, 2]])
+    with pytest.raises(ValueError, match="anchors that are rows of the batch need its targets: pass y"):
+        labelled_net(x, anchors=rows)
+    with pytest.raises(ValueError, match="anchors that are inputs need their targets: pass anchor_targets"):
+        labelled_net(x, y, anchors=x[rows])
+    with pytest.raises(ValueError, match=r"anchor_targets must have shape \(1, 4, ...\), got \(4, 2\)"):
+        labelled_net(x, anchors=x[rows], anchor_targets=y)
+    with pytest.raises(ValueError, match=r"one target for each of 4 inputs, got shape \(3, 2\)"):
+        labelled_net(x, anchors=x[rows], anchor_targets=y[None, :3])
+    for given_anchors in (x[rows][:, :3], torch.randn(1, 4, 6)):
+        for net in (labelled_net, Anchored(nn.Linear(5, 2))):
+            with pytest.raises(
+                ValueError, match=r"or inputs of shape \(e, 4, 5\), got torch.float32 of shape"
+            ):
+                net(x, y, anchors=given_anchors, anchor_targets=y[None])
+
+
+def test_labelled_anchors_of_several_outputs():
+    class Pair(nn.Linear):
+        def forward(self, x):
+            return (super().forward(x),) * 2
+
+    net, x, y = (
+        Anchored(nn.Sequential(nn.Linear(5, 3), Pair(3, 2)), target="difference"),
+        torch.randn(4, 5),
+        torch.randn(4, 2),
+    )
+    with pytest.raises(TypeError, match=r"tensor, got tuple\. Name one of its outputs by output=: 0, 1"):
+        net(x, y)
+    net.output = 1
+    assert net(x, y).shape == (4, 2)

@@ -13,11 +13,12 @@ from torch import nn
 
 from deltauq.core import SetPrior
 from deltauq.nn import MLP, Anchored, ResNet20, UnusableFileError, load, save
+from tests.nn.helpers import TARGETS, random_targets
 
 
 def anchored(make, shape, **options):
-    net = Anchored(make(), n_anchors=4, **options)
-    net(torch.randn(12, *shape))
+    net, x = Anchored(make(), n_anchors=4, **options), torch.randn(12, *shape)
+    net(x, random_targets(net, x))
     return net
 
 
@@ -27,6 +28,12 @@ CASES = {
     "two anchors": (lambda: MLP(5, 2, (8,), dropout=0.1), (5,), {"encoding": "two-anchor"}),
     "residual": (ResNet20, (3, 8, 8), {"train_anchors": "reverse"}),
     "at a hidden layer": (ResNet20, (3, 8, 8), {"at": "stages.1"}),
+    "labelled": (lambda: MLP(5, 2, (8, 8), n_frequencies=4), (5,), {"target": "difference"}),
+    "labelled, full, averaged over masked anchors": (
+        lambda: MLP(5, 1, (8,)),
+        (5,),
+        {"target": "difference", "encoding": "full", "mask": 0.1, "average_masked": True},
+    ),
 }
 
 
@@ -38,6 +45,7 @@ def test_library_networks_are_rebuilt_from_the_file(case, tmp_path):
     again = load(path)
     assert not again.training
     assert (again.mask_rows, again.average_masked) == (net.mask_rows, net.average_masked)
+    assert again.target == net.target and torch.equal(again.anchor_targets, net.anchor_targets)
     assert (again.n_anchors, again.mask, again.encoding, again.at, again.train_anchors) == (
         net.n_anchors, net.mask, net.encoding, net.at, net.train_anchors
     )  # fmt: skip
@@ -157,42 +165,48 @@ def test_a_file_cannot_name_code_to_run(tmp_path):
         load(path)
 
 
-def test_state_dict_carries_the_anchors(mlp):
-    net = Anchored(copy.deepcopy(mlp), n_anchors=4)
+@pytest.mark.parametrize("target", TARGETS)
+def test_state_dict_carries_the_anchors(mlp, target):
+    net = Anchored(copy.deepcopy(mlp), n_anchors=4, target=target)
     x = torch.randn(9, 5)
-    net(x)
-    fresh = Anchored(copy.deepcopy(mlp), n_anchors=4)
+    net(x, torch.randn(9, 2))
+    fresh = Anchored(copy.deepcopy(mlp), n_anchors=4, target=target)
     fresh.load_state_dict(net.state_dict())
+    assert torch.equal(fresh.posterior(x).mean, net.posterior(x).mean)
     assert torch.equal(fresh.posterior(x).var, net.posterior(x).var)
     assert not fresh.anchors_are_set
-    fresh.load_state_dict(Anchored(copy.deepcopy(mlp)).state_dict())
-    assert fresh.anchors.numel() == 0
+    fresh.load_state_dict(Anchored(copy.deepcopy(mlp), target=target).state_dict())
+    assert fresh.anchors.numel() == fresh.anchor_targets.numel() == 0
 
 
-def test_copies_are_equal_and_independent(conv_net, images):
-    net = Anchored(conv_net, n_anchors=4)
-    net(images)
-    twin = copy.deepcopy(net)
+@pytest.mark.parametrize("target", TARGETS)
+def test_copies_are_equal_and_independent(conv_net, images, target):
+    net = Anchored(conv_net, n_anchors=4, target=target)
+    net(images, torch.randn(12, 4))
+    twin, before = copy.deepcopy(net), net.posterior(images).mean
     assert torch.equal(twin.posterior(images).var, net.posterior(images).var)
     with torch.no_grad():
         twin.anchored_layer.wide.weight.zero_()
         twin.anchors.zero_()
-    assert net.posterior(images).var.max() > 0
+        twin.anchor_targets.zero_()
+    assert torch.equal(net.posterior(images).mean, before) and net.posterior(images).var.max() > 0
     unpickled = pickle.loads(pickle.dumps(net))
     assert torch.equal(unpickled.posterior(images).var, net.posterior(images).var)
 
 
+@pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16])
-def test_precision_survives(dtype, tmp_path):
+def test_precision_survives(dtype, target, tmp_path):
     x = torch.randn(6, 5).to(dtype)
-    net = Anchored(MLP(5, 2, (8,)).to(dtype), n_anchors=4)
-    net(x)
+    net = Anchored(MLP(5, 2, (8,)).to(dtype), n_anchors=4, target=target)
+    net(x, torch.randn(6, 2, dtype=torch.float64))
     net.save(tmp_path / "net")
     again = load(tmp_path / "net")
     assert all(p.dtype == dtype for p in again.parameters())
     assert torch.equal(again.posterior(x).mean, net.posterior(x).mean)
+    assert again.anchor_targets.dtype == net.anchor_targets.dtype
     with pytest.raises(UnusableFileError, match=r"precision: .* there and .* torch.float32 here"):
-        Anchored(MLP(5, 2, (8,))).load(tmp_path / "net")
+        Anchored(MLP(5, 2, (8,)), target=target).load(tmp_path / "net")
 
 
 def rewritten(path, change):
@@ -221,16 +235,37 @@ CHANGES = {
     "no anchors": lambda _, tensors: tensors.pop("anchors") is None or None,
     "anchors of one axis": lambda _, tensors: tensors.update(anchors=torch.ones(3)),
     "anchors of another width": lambda _, tensors: tensors.update(anchors=torch.ones(3, 9)),
+    "unknown target": lambda description, _: description["anchored"].update(target="ratio"),
+    "no targets": lambda _, tensors: tensors.pop("anchor_targets") is None or None,
+    "targets of other anchors": lambda _, tensors: tensors.update(anchor_targets=torch.ones(3, 2)),
+    "targets of another width": lambda _, tensors: tensors.update(anchor_targets=torch.ones(4, 3)),
 }
 
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_file_whose_hash_fits_but_not_its_content(change, tmp_path):
     path = tmp_path / "net"
-    anchored(lambda: MLP(5, 2, (8,)), (5,)).save(path)
+    net = anchored(lambda: MLP(5, 2, (8,)), (5,), target="difference")
+    net.save(path)
     rewritten(path, CHANGES[change])
     with pytest.raises(UnusableFileError):
         load(path)
+
+
+def test_files_of_versions_without_targets(tmp_path):
+    def older(description, tensors):
+        del description["anchored"]["target"], tensors["anchor_targets"]
+
+    path = tmp_path / "net"
+    net = anchored(lambda: MLP(5, 2, (8,)), (5,))
+    net.save(path)
+    rewritten(path, older)
+    x, own = torch.randn(6, 5), Anchored(MLP(5, 2, (8,)))
+    own.load(path)
+    for again in (load(path), own):
+        assert torch.equal(again.posterior(x).var, net.posterior(x).var)
+    with pytest.raises(UnusableFileError, match="is of target='value', and this network has 'difference'"):
+        Anchored(MLP(5, 2, (8,)), target="difference").load(path)
 
 
 def test_different_average_masked_raises_a_warning(tmp_path):

@@ -10,6 +10,8 @@ from torch import nn
 from deltauq.nn import MLP, Anchored, AnchorPredictor, anchored_loss
 from deltauq.nn.inputs import Inputs
 from deltauq.nn.training import Recipe, fit, fit_many
+from tests.nn.helpers import TARGETS, labelled, pair_by_pair, random_targets
+from tests.nn.test_inference import Residual
 
 T = 4
 """Tokens of a sequence."""
@@ -68,6 +70,12 @@ CASES = {
         lambda n: ((padding(n),), {"causal": torch.ones(T, T).triu(1).bool()}),
     ),
     "condition": (Conditioned, (5,), {}, lambda n: ((torch.arange(n) % 7,), {})),
+    "condition, one anchor and the input past the layer": (
+        Conditioned,
+        (5,),
+        {"encoding": "full"},
+        lambda n: ((torch.arange(n) % 7, torch.arange(5.0)), {"past": True}),
+    ),
     "condition and the input past the layer": (
         Conditioned,
         (5,),
@@ -77,17 +85,29 @@ CASES = {
 }
 
 
-@pytest.fixture(params=CASES, name="case")
+@pytest.fixture(
+    params=[
+        (name, target)
+        for target in TARGETS
+        for name, case in CASES.items()
+        if target == "value" or case[2].get("encoding") != "two-anchor"
+    ],
+    ids=", ".join,
+    name="case",
+)
 def _case(request):
-    """A network after a few steps of training, 9 inputs, and further ones for n of them."""
-    make, shape, options, further = CASES[request.param]
+    """A network after a training step, 9 inputs, and further ones for n of them."""
+    name, target = request.param
+    make, shape, options, further = CASES[name]
     torch.manual_seed(0)
-    net = Anchored(make(), n_anchors=5, **options)
+    net = Anchored(make(), n_anchors=5, target=target, **options)
     for parameter in net.anchored_layer.wide.parameters():
         nn.init.normal_(
             parameter, std=0.5
         )  # a projection that begins as the identity does not depend on the anchor
-    net(torch.randn(16, *shape), None, *further(16)[0], **further(16)[1])
+    x, (args, kwargs) = torch.randn(16, *shape), further(16)
+    y = random_targets(net, x, *args, **kwargs) if target == "difference" else None
+    net(x, y, *args, **kwargs)
     return net.double(), torch.randn(9, *shape).double(), further
 
 
@@ -96,29 +116,10 @@ def inputs_of(x, further):
     return Inputs(x, tuple(v.double() if v.is_floating_point() else v for v in args), kwargs)
 
 
-def pair_by_pair(net, inputs):
-    """Return the output of every row under every anchor, one at a time, of shape (K, n, ...)."""
-    net = copy.deepcopy(net).eval()
-    masks = [torch.tensor(masked) for masked in ((False, True) if net.average_masked else (False,))]
-    blocks = net.encoding.tuples(net.anchors)
-
-    def output(one, k):
-        anchors = torch.stack([block[k][None] for block in blocks])
-        outputs = [
-            net(one.x, None, *one.args, anchors=anchors, masked=masked, **one.kwargs) for masked in masks
-        ]
-        return torch.stack(outputs).mean(0)
-
-    rows = inputs.split(1)
-    return torch.stack(
-        [torch.cat([output(one, k) for one in rows]) for k in range(len(net.anchors))]
-    ).detach()
-
-
 def test_posterior_with_further_inputs_equals_every_pair(case):
     net, x, further = case
     inputs = inputs_of(x, further)
-    expected = pair_by_pair(net, inputs)
+    expected = pair_by_pair(net, x, *inputs.args, **inputs.kwargs)
     assert expected.var(0).min() > 1e-8
     net.eval()
     actual = net.posterior(x, *inputs.args, keep_samples=True, **inputs.kwargs)
@@ -141,6 +142,19 @@ def test_a_row_does_not_depend_on_its_batch(case):
         actual = net.posterior(part.x, *part.args, **part.kwargs)
         torch.testing.assert_close(actual.mean, whole.mean[start:stop], rtol=1e-6, atol=1e-8)
         torch.testing.assert_close(actual.var, whole.var[start:stop], rtol=1e-6, atol=1e-8)
+
+
+def test_labelled_training_keeps_the_further_inputs_of_the_row():
+    net = Anchored(Conditioned(), n_anchors=3, target="difference", train_anchors="reverse")
+    x, y, c, scale = torch.randn(6, 5), torch.randn(6, 2), torch.arange(6), torch.rand(5)
+    expected = labelled(net, x, x.flip(0), y.flip(0), c, scale, past=True)
+    torch.testing.assert_close(net(x, y, c, scale, past=True), expected)
+    torch.testing.assert_close(net(x, y, c=c, scale=scale, past=True), expected)
+    # A batch of one, with what belongs to its row.
+    net.set_anchors(x[1:2], y[1:2])
+    expected = labelled(net, x[:1], x[1:2], y[1:2], c[:1], scale)
+    torch.testing.assert_close(net(x[:1], y[:1], c[:1], scale), expected)
+    torch.testing.assert_close(net.eval()(x[:1], None, c[:1], scale), expected)
 
 
 def test_only_some_calls_may_have_further_inputs():
@@ -171,11 +185,13 @@ def test_training_with_a_mask(train_anchors):
     assert net.anchors.shape == (5, T, 5)
 
 
-def test_copies_of_a_batch_have_their_further_inputs():
-    net, x, c = Anchored(Conditioned(), n_anchors=3), torch.randn(6, 5), torch.arange(6)
-    rows = torch.arange(6).roll(1)[None]
+@pytest.mark.parametrize("target", TARGETS)
+def test_copies_of_a_batch_have_their_further_inputs(target):
+    net = Anchored(Conditioned(), n_anchors=3, target=target)
+    x, c, rows = torch.randn(6, 5), torch.arange(6), torch.arange(6).roll(1)[None]
+    y = x[:, :2] if target == "difference" else None
     loss = anchored_loss(net, nn.functional.mse_loss, x, x[:, :2], anchors_per_step=2, anchors=rows, c=c)
-    outputs = [net(x, None, c, anchors=torch.arange(6).roll(k)[None]) for k in (1, 2)]
+    outputs = [net(x, y, c, anchors=torch.arange(6).roll(k)[None]) for k in (1, 2)]
     expected = torch.stack([nn.functional.mse_loss(output, x[:, :2]) for output in outputs]).mean()
     torch.testing.assert_close(loss, expected)
 
@@ -226,9 +242,7 @@ def test_a_layer_of_another_input_is_not_anchored_by_mistake():
         Anchored(Timed(), n_anchors=3, stem="stem")(x, None, t)
     net = Anchored(Timed(), n_anchors=3, at="stem")
     net(x, None, t)
-    torch.testing.assert_close(
-        net.posterior(x, t, keep_samples=True).samples, pair_by_pair(net, Inputs(x, (t,)))
-    )
+    torch.testing.assert_close(net.posterior(x, t, keep_samples=True).samples, pair_by_pair(net, x, t))
 
 
 def test_networks_of_two_inputs_raise_where_one_is_given(tmp_path):
@@ -257,16 +271,18 @@ class Several(nn.Module):
         return outputs if self.kind == "dict" else tuple(outputs.values())
 
 
+@pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize(("kind", "output"), [("dict", "logits"), ("tuple", 0), ("tuple", -2)])
-def test_output_selects_one_of_several(kind, output):
-    net, x = Anchored(Several(kind), n_anchors=3, output=output), torch.randn(6, 5)
-    plain = Anchored(nn.Sequential(nn.Linear(5, 8), nn.ReLU(), nn.Linear(8, 2)), n_anchors=3)
+def test_output_selects_one_of_several(kind, output, target):
+    net, x = Anchored(Several(kind), n_anchors=3, output=output, target=target), torch.randn(6, 5)
+    plain = Anchored(nn.Sequential(nn.Linear(5, 8), nn.ReLU(), nn.Linear(8, 2)), n_anchors=3, target=target)
+    y = torch.randn(6, 2)
     plain.module[0].load_state_dict(net.module.stem.state_dict())
     plain.module[2].load_state_dict(net.module.head.state_dict())
     rows = torch.arange(6).roll(1)[None]
-    torch.testing.assert_close(net(x, anchors=rows), plain(x, anchors=rows))
+    torch.testing.assert_close(net(x, y, anchors=rows), plain(x, y, anchors=rows))
     for each in (net, plain):
-        each.set_anchors(x[:3])
+        each.set_anchors(x[:3], y[:3])
         each.eval()
     torch.testing.assert_close(net(x), plain(x))
     torch.testing.assert_close(net.posterior(x).var, plain.posterior(x).var)
@@ -315,10 +331,12 @@ def test_a_file_of_a_network_with_several_inputs_and_outputs(tmp_path):
     assert torch.equal(again.posterior(x, padding(6)).var, net.posterior(x, padding(6)).var)
 
 
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("make", [lambda: MLP(5, 2, (16,)), Residual], ids=["once", "repeated"])
 @pytest.mark.parametrize("warm", [False, True])
-def test_the_predictor_is_what_torch_exports(warm):
-    net, x = Anchored(MLP(5, 2, (16,)), n_anchors=3), torch.randn(6, 5)
-    net.set_anchors(x)
+def test_the_predictor_is_what_torch_exports(warm, make, target):
+    net, x = Anchored(make(), n_anchors=3, mask=0.5, average_masked=True, target=target), torch.randn(6, 5)
+    net.set_anchors(x, random_targets(net, x))
     if warm:
         net.posterior(x)
     with pytest.raises(RuntimeError, match=r"export deltauq.nn.AnchorPredictor\(net\).*export_onnx"):
@@ -381,19 +399,23 @@ def test_shared_inputs_do_not_depend_on_blocks():
     torch.testing.assert_close(whole[:7], net.posterior(x[:8], table).mean[:7])
 
 
+@pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("average_masked", [False, True])
-def test_a_positional_tensor_in_front_of_the_layer(average_masked):
+def test_a_positional_tensor_in_front_of_the_layer(average_masked, target):
     torch.manual_seed(0)
-    net = Anchored(Shared(positional=True), n_anchors=4, average_masked=average_masked, mask=0.5)
+    network = Shared(positional=True)
+    net = Anchored(network, n_anchors=4, average_masked=average_masked, mask=0.5, target=target)
     x, positional = torch.randn(20, 3, 5), torch.randn(1, 3, 5)
-    net(x, None, positional)
+    y = torch.randn(20, 3, 2) if target == "difference" else None
+    net(x, y, positional)
     whole = net.posterior(x, positional)
     for n in (1, 2, 3):
         actual = net.posterior(x[:n], positional)
         torch.testing.assert_close(actual.mean, whole.mean[:n])
         torch.testing.assert_close(actual.var, whole.var[:n])
     net.set_anchors(None)
-    assert net.train()(x[:1], None, positional).shape == (1, 3, 2)
+    y = y if y is None else y[:1]
+    assert net.train()(x[:1], y, positional).shape == (1, 3, 2)
 
 
 def test_shared_inputs_of_the_length_of_the_copies_raise():

@@ -8,21 +8,23 @@ import torch
 from torch.nn import functional as F
 
 from deltauq.nn import Anchored, anchored_loss, log_squared_error
-from tests.nn.helpers import training_tuples
+from tests.nn.helpers import TARGETS, training_tuples, value_network
 
 
-def test_loss_without_options_is_the_criterion(mlp):
-    net, x, y = Anchored(mlp), torch.randn(16, 5), torch.randn(16, 2)
+@pytest.mark.parametrize("target", TARGETS)
+def test_loss_without_options_is_the_criterion(mlp, target):
+    net, x, y = Anchored(mlp, target=target), torch.randn(16, 5), torch.randn(16, 2)
     torch.manual_seed(1)
-    plain = F.mse_loss(net(x), y)
+    plain = F.mse_loss(net(x, y), y)
     torch.manual_seed(1)
     assert torch.equal(anchored_loss(net, F.mse_loss, x, y), plain)
 
 
-def test_loss_with_several_anchors_adds_the_variance(mlp):
-    net, x, y = Anchored(mlp), torch.randn(16, 5), torch.randn(16, 2)
+@pytest.mark.parametrize("target", TARGETS)
+def test_loss_with_several_anchors_adds_the_variance(mlp, target):
+    net, x, y = Anchored(mlp, target=target), torch.randn(16, 5), torch.randn(16, 2)
     torch.manual_seed(1)
-    outputs = net(torch.cat([x] * 3))
+    outputs = net(torch.cat([x] * 3), torch.cat([y] * 3))
     spread = outputs.reshape(3, 16, 2).var(0, unbiased=False).mean()
     expected = F.mse_loss(outputs, torch.cat([y] * 3)) + 0.7 * spread
     torch.manual_seed(1)
@@ -30,11 +32,12 @@ def test_loss_with_several_anchors_adds_the_variance(mlp):
     torch.testing.assert_close(loss, expected)
 
 
+@pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("step", [1, -1, 3])
-def test_copies_of_a_batch_are_paired_with_rows_further_away(mlp, step):
-    net, x, y = Anchored(mlp), torch.randn(16, 5), torch.randn(16, 2)
+def test_copies_of_a_batch_are_paired_with_rows_further_away(mlp, step, target):
+    net, x, y = Anchored(mlp, target=target), torch.randn(16, 5), torch.randn(16, 2)
     here = torch.arange(16)
-    outputs = torch.cat([net(x, anchors=here.roll(k * step)[None]) for k in (1, 2, 3)])
+    outputs = torch.cat([net(x, y, anchors=here.roll(k * step)[None]) for k in (1, 2, 3)])
     spread = outputs.reshape(3, 16, 2).var(0, unbiased=False).mean()
     expected = F.mse_loss(outputs, torch.cat([y] * 3)) + 0.7 * spread
     options = {"anchors_per_step": 3, "consistency": 0.7, "anchors": here.roll(step)[None]}
@@ -60,9 +63,10 @@ def test_consistency_training_narrows_the_spread(mlp):
     assert spread_after(5.0) < 0.5 * spread_after(0.0)
 
 
+@pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("how", ["reverse", "derangement"])
-def test_copies_of_a_batch_get_different_anchors(mlp, how):
-    net, x, y = Anchored(mlp, train_anchors=how), torch.randn(16, 5), torch.randn(16, 2)
+def test_copies_of_a_batch_get_different_anchors(mlp, how, target):
+    net, x, y = Anchored(mlp, train_anchors=how, target=target), torch.randn(16, 5), torch.randn(16, 2)
     seen = []
 
     def criterion(outputs, targets):
@@ -72,6 +76,7 @@ def test_copies_of_a_batch_get_different_anchors(mlp, how):
     anchored_loss(net, criterion, x, y, anchors_per_step=4)
     assert seen[0].reshape(4, 16, 2).var(0).min() > 0
     # What follows is a plain batch again, the paper's.
+    net = value_network(net)
     net.train_anchors = "reverse"
     assert torch.equal(training_tuples(net, x)[:, :5], x.flip(0))
 
