@@ -22,8 +22,8 @@ def training_tuples(net, x):
 
 
 def value_network(net):
-    """Return a copy whose outputs are those of the module: g(R, X - R)."""
-    net = copy.deepcopy(net)
+    """Return a view of the same layers whose outputs are those of the module: g(R, X - R)."""
+    net = copy.copy(net)
     net.target = ValueTarget()
     return net
 
@@ -61,7 +61,7 @@ def pair_by_pair(net, x, *args, **kwargs):
 
 def random_targets(net, x, *args, **kwargs):
     """Return targets in the shape of the outputs for x."""
-    g = value_network(net).eval()
+    g = value_network(copy.deepcopy(net)).eval()
     with torch.no_grad():
         outputs = g(x, None, *args, anchors=torch.stack([x] * g.encoding.anchors_per_tuple), **kwargs)
     return torch.randn_like(outputs)

@@ -7,6 +7,7 @@ import torch
 from torch.nn import functional as F
 
 from deltauq.nn import Anchored, ResNet20
+from tests.nn.helpers import TARGETS
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*:UserWarning:torch._dynamo"),
@@ -29,19 +30,29 @@ def train(step_net, net, x, y, steps=4):
     torch.manual_seed(1)
     for _ in range(steps):
         optimizer.zero_grad()
-        loss = F.mse_loss(step_net(x), y)
+        loss = F.mse_loss(step_net(x, y), y)
         loss.backward()
         optimizer.step()
         losses.append(float(loss.detach()))
     return losses
 
 
-OPTIONS = [{}, {"mask": 0.5}, {"mask": 0.5, "mask_rows": True}, {"at": "conv"}, {"encoding": "two-anchor"}]
+LABELLED = {"target": "difference"}
+OPTIONS = [
+    {},
+    {"mask": 0.5},
+    {"mask": 0.5, "mask_rows": True},
+    {"at": "conv"},
+    {"encoding": "two-anchor"},
+    LABELLED,
+    {"encoding": "full", "mask": 0.5, "mask_rows": True, **LABELLED},
+]
 CASES = [(backend, options) for backend in ("eager", "aot_eager") for options in OPTIONS]
 
 
 @pytest.mark.parametrize(
-    ("backend", "options"), [*CASES, pytest.param("inductor", {}, marks=pytest.mark.slow)]
+    ("backend", "options"),
+    [*CASES, *(pytest.param("inductor", options, marks=pytest.mark.slow) for options in ({}, LABELLED))],
 )
 def test_training_evaluation_and_posterior_are_equal(conv_net, images, backend, options):
     conv_net.drop.p = 0.0  # inductor draws other random numbers
@@ -56,6 +67,7 @@ def test_training_evaluation_and_posterior_are_equal(conv_net, images, backend, 
     if same_random:
         torch.testing.assert_close(torch.tensor(other), torch.tensor(plain))
     torch.testing.assert_close(nets[1].anchors, nets[0].anchors)
+    torch.testing.assert_close(nets[1].anchor_targets, nets[0].anchor_targets)
     x = torch.randn(7, 3, 8, 8)
     nets[0].eval()
     compiled.eval()
@@ -65,23 +77,26 @@ def test_training_evaluation_and_posterior_are_equal(conv_net, images, backend, 
     torch.testing.assert_close(compiled(x), nets[1](x), rtol=1e-4, atol=1e-5)
 
 
-def test_the_training_step_is_one_graph(conv_net, images):
-    net = Anchored(conv_net, n_anchors=4, mask=0.25)
-    net(images)  # the first pass is watched, outside the graph
+@pytest.mark.parametrize("y", [torch.randn(12, 4), torch.randint(9, (12, 4))], ids=["floats", "integers"])
+@pytest.mark.parametrize("options", [{}, LABELLED], ids=TARGETS)
+def test_the_training_step_is_one_graph(conv_net, images, options, y):
+    net = Anchored(conv_net, n_anchors=4, mask=0.25, **options)
+    net(images, y)  # the first pass is watched, outside the graph
     whole = torch.compile(net, backend="eager", fullgraph=True)
     anchors = net.anchors.clone()
-    out = whole(images.flip(0))
+    out = whole(images.flip(0), y)
     assert out.shape == (12, 4)
     assert not torch.equal(net.anchors, anchors)
 
 
-def test_first_step_of_given_anchors_is_one_graph(conv_net, images):
-    net = Anchored(conv_net, n_anchors=4, mask=0.25)
+@pytest.mark.parametrize("options", [{}, LABELLED], ids=TARGETS)
+def test_first_step_of_given_anchors_is_one_graph(conv_net, images, options):
+    net, y = Anchored(conv_net, n_anchors=4, mask=0.25, **options), torch.randn(12, 4)
     before = copy.deepcopy(net.state_dict())
     net.check(images)
     assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
     rows = torch.arange(12).flip(0)[None]
-    assert torch.compile(net, backend="eager", fullgraph=True)(images, anchors=rows).shape == (12, 4)
+    assert torch.compile(net, backend="eager", fullgraph=True)(images, y, anchors=rows).shape == (12, 4)
 
 
 def test_the_network_inside_may_be_compiled():
@@ -108,10 +123,12 @@ class Weighted(torch.nn.Module):
 
 
 @pytest.mark.parametrize("further", [(), (torch.rand(6, 8),)])
-def test_additional_inputs_and_a_chosen_output(further):
-    net, x = Anchored(Weighted(), n_anchors=3, train_anchors="reverse", output="out"), torch.randn(6, 5)
-    expected = net(x, None, *further)
-    actual = torch.compile(net, backend="eager", fullgraph=True)(x, None, *further)
+@pytest.mark.parametrize("options", [{}, LABELLED], ids=TARGETS)
+def test_additional_inputs_and_a_chosen_output(further, options):
+    net = Anchored(Weighted(), n_anchors=3, train_anchors="reverse", output="out", **options)
+    x, y = torch.randn(6, 5), torch.randn(6, 2) if options else None
+    expected = net(x, y, *further)
+    actual = torch.compile(net, backend="eager", fullgraph=True)(x, y, *further)
     torch.testing.assert_close(actual, expected)
     expected = net.eval()(x, None, *further)
     torch.testing.assert_close(torch.compile(net, backend="eager")(x, None, *further), expected)

@@ -10,7 +10,7 @@ from deltauq.core import get_encoding
 from deltauq.nn.layer import TupleAnchors
 from deltauq.nn.wrapping import anchor_layer
 
-ENCODINGS = ["difference", "identity", "two-anchor"]
+ENCODINGS = ["difference", "full", "identity", "two-anchor"]
 LAYERS = {
     "linear": (lambda: nn.Linear(4, 6), (4,)),
     "linear without bias, on tokens": (lambda: nn.Linear(4, 6, bias=False), (3, 4)),
@@ -56,6 +56,23 @@ def test_factorised_map_equals_the_map_of_every_tuple(kind, encoding):
     )
     torch.testing.assert_close(once, expected, rtol=1e-12, atol=1e-12)
     torch.testing.assert_close(repeated, expected, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("encoding", ["difference", "full", "identity"])
+@pytest.mark.parametrize("kind", LAYERS)
+def test_variants_are_the_tuples_and_the_swapped_ones_each_also_masked(kind, encoding):
+    _, wrapped, shape = anchored(kind, encoding)
+    x, anchors = 9.0 + torch.randn(5, *shape).double(), 9.0 + torch.randn(3, *shape).double()
+    contribution = wrapped.contribution((anchors,), masked_too=True, swapped_too=True)
+    assert contribution.n_variants == 4 and len(contribution) == 3
+    outputs = call(wrapped, x, contribution).unflatten(0, (4, 3, 5))
+    for k in range(3):
+        anchor = anchors[k].expand_as(x)
+        for masked in (0, 1):
+            for swapped, (row, other) in enumerate([(x, anchor), (anchor, x)]):
+                expected = wrapped.map_tuples(wrapped.tuples(row, (other,), torch.tensor(bool(masked))))
+                actual = outputs[2 * swapped + masked, k]
+                torch.testing.assert_close(actual, expected, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("kind", [kind for kind in LAYERS if "group" not in kind and "depth" not in kind])

@@ -12,10 +12,11 @@ import torch
 from torch import nn
 
 from deltauq.nn import MLP, Anchored, anchored_loss
-from deltauq.nn.training import Batch, Recipe, fit
+from deltauq.nn.training import Batch, Recipe, fit, supervised
 from deltauq.nn.training.engine import can_be_graphed, share_of
 from deltauq.nn.training.loader import BatchPairing, Epochs, draw_order
 from deltauq.nn.training.steps import AnchorMonitor
+from tests.nn.helpers import TARGETS, labelled
 
 RECIPE = Recipe(epochs=3, batch_size=16, lr=1e-2)
 
@@ -27,10 +28,11 @@ def table():
     return x, x[:, :1] * x[:, 1:2]
 
 
-def make(anchored=True, seed=0, **options):
+def make(target="value", seed=0, n_out=1, dropout=0.0, **options):
+    """Return a network, anchored if there is a target."""
     torch.manual_seed(seed)
-    net = MLP(3, hidden=(8, 8), **options).double()
-    return Anchored(net, 5) if anchored else net
+    net = MLP(3, n_out, hidden=(8, 8), dropout=dropout).double()
+    return Anchored(net, 5, target=target, **options) if target else net
 
 
 def weights(net):
@@ -39,7 +41,7 @@ def weights(net):
 
 def test_a_plain_run_is_a_plain_loop(table):
     x, y = table
-    net = make(anchored=False)
+    net = make(None)
     by_hand = copy.deepcopy(net)
     losses = fit(net, x, y, RECIPE).losses
     optimizer = torch.optim.Adam(by_hand.parameters(), lr=1e-2)
@@ -56,11 +58,39 @@ def test_a_plain_run_is_a_plain_loop(table):
     torch.testing.assert_close(weights(net), weights(by_hand))
 
 
-@pytest.mark.parametrize("anchored", [False, True])
-def test_runs_repeat_and_keep_the_random_state(table, anchored):
+@pytest.mark.parametrize("mask_rows", [False, True])
+@pytest.mark.parametrize("encoding", ["difference", "full"])
+@pytest.mark.parametrize("train_anchors", ["derangement", "reverse"])
+def test_a_labelled_run_is_a_plain_loop(table, train_anchors, encoding, mask_rows):
+    x, y = table
+    net = make("difference", encoding=encoding, train_anchors=train_anchors, mask_rows=mask_rows)
+    by_hand = copy.deepcopy(net)
+    recipe = replace(RECIPE, mask=0.3)
+    fit(net, x, y, recipe)
+    optimizer = torch.optim.Adam(by_hand.parameters(), lr=1e-2)
+    pairing = BatchPairing(1, train_anchors == "reverse", mask_rows)
+    for epoch in range(3):
+        for block in draw_order(70, recipe, epoch, pairing, drop_last=False):
+            for rows, (sources,), masked in zip(*block, strict=True):
+                optimizer.zero_grad()
+                others = rows[sources]
+                outputs = labelled(by_hand, x[rows], x[others], y[others], masked=masked)
+                nn.functional.mse_loss(outputs, y[rows]).backward()
+                optimizer.step()
+    torch.testing.assert_close(weights(net), weights(by_hand))
+    by_hand.set_anchors(x, y, random_state=recipe.seed)
+    assert torch.equal(net.anchors, by_hand.anchors)
+    assert torch.equal(net.anchor_targets, by_hand.anchor_targets)
+
+
+@pytest.mark.parametrize(
+    ("target", "options"),
+    [(None, {}), ("value", {}), ("difference", {}), ("difference", {"train_anchors": "data"})],
+)
+def test_runs_repeat_and_keep_the_random_state(table, target, options):
     x, y = table
     recipe = replace(RECIPE, epochs=40)
-    nets = [make(anchored, dropout=0.1) for _ in range(2)]
+    nets = [make(target, dropout=0.1, **options) for _ in range(2)]
     torch.manual_seed(7)
     before = torch.get_rng_state()
     histories = [fit(net, x, y, recipe) for net in nets]
@@ -69,7 +99,7 @@ def test_runs_repeat_and_keep_the_random_state(table, anchored):
     assert torch.equal(weights(nets[0]), weights(nets[1]))
     assert histories[0].losses[-1] < 0.5 * histories[0].losses[0]
     assert not nets[0].training
-    if anchored:
+    if target:
         assert nets[0].anchors.shape == (5, 3)
         assert (nets[0].posterior(x).var > 0).all()
 
@@ -103,12 +133,12 @@ def test_single_rows_are_masked_if_the_network_has_mask_rows(table):
     assert 0.2 < float(torch.cat(seen).float().mean()) < 0.6
 
 
+@pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("train_anchors", ["derangement", "data"])
-def test_the_mask_is_that_of_the_network_or_the_recipe(table, train_anchors):
+def test_the_mask_is_that_of_the_network_or_the_recipe(table, train_anchors, target):
     actual = {}
     for masks in ((0.4, 0.0), (0.0, 0.4), (0.4, 0.4), (0.0, 0.0)):
-        torch.manual_seed(0)
-        net = Anchored(MLP(3, hidden=(8,)).double(), 5, mask=masks[0], train_anchors=train_anchors)
+        net = make(target, mask=masks[0], train_anchors=train_anchors)
         fit(net, *table, replace(RECIPE, mask=masks[1]))
         assert net.mask == masks[0]
         actual[masks] = weights(net)
@@ -159,7 +189,7 @@ def test_a_network_that_draws_its_own_anchors_is_noticed():
 
 
 def test_steps_with_a_prior_are_not_recorded():
-    assert can_be_graphed(make(), RECIPE) and can_be_graphed(make(anchored=False), RECIPE)
+    assert can_be_graphed(make(), RECIPE) and can_be_graphed(make(None), RECIPE)
     assert not can_be_graphed(Anchored(MLP(3), train_anchors="data"), RECIPE)
 
 
@@ -180,6 +210,14 @@ def test_anchors_follow_the_data_unless_they_were_set(table):
     net.set_anchors(x[:5])
     fit(net, x + 100.0, y, RECIPE)
     assert (net.anchors < 50.0).all() and net.anchors_are_set
+
+
+def test_a_labelled_network_of_classes_raises(table):
+    x, y = table
+    with pytest.raises(
+        ValueError, match=r"targets of anchors have shape \(\) each, but the outputs .* \(2,\)"
+    ):
+        fit(make("difference", n_out=2), x, (y[:, 0] > 0).long(), RECIPE)
 
 
 def test_invalid_data_raises(table):
@@ -220,7 +258,7 @@ def test_a_last_batch_too_small_for_its_anchors_is_left_out(table):
         assert sizes[:4] == [16] * 4
     with pytest.raises(ValueError, match="too small"):
         fit(make(), x, y, replace(RECIPE, batch_size=1))
-    fit(make(anchored=False), x, y, replace(RECIPE, batch_size=1, epochs=1))
+    fit(make(None), x, y, replace(RECIPE, batch_size=1, epochs=1))
 
 
 def test_images_are_trained_on_with_augmentation_and_masks():
@@ -234,13 +272,33 @@ def test_images_are_trained_on_with_augmentation_and_masks():
     assert history.losses[-1] < 0.5 * history.losses[0]
 
 
-def test_shares_of_a_batch_keep_its_pairs():
-    x = torch.arange(8.0)[:, None]
-    batch = Batch(x, x, torch.arange(8).roll(1)[None], torch.tensor(False))
+def test_labelled_images_are_trained_on_with_augmentation_and_masks():
+    x = torch.randint(256, (40, 3, 8, 8), dtype=torch.uint8)
+    x[::2] //= 4
+    y = 20.0 + x.float().mean((1, 2, 3))[:, None] / 32
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(144, 1))
+    net = Anchored(net, 4, target="difference")
+    recipe = replace(RECIPE, epochs=20, augment="crop-flip", mask=0.25, channels_last=True)
+    history = fit(net, x, y, recipe, normalize=(torch.full((3,), 0.5), torch.ones(3)))
+    assert history.losses[-1] < 0.5 * history.losses[0]
+    assert net.anchors.dtype == torch.float32 and set(net.anchor_targets.flatten().tolist()) <= set(
+        y.flatten().tolist()
+    )
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_shares_of_a_batch_keep_its_pairs(target):
+    x, labelled = torch.arange(8.0)[:, None], target == "difference"
+    batch = Batch(x, 10.0 * x, torch.arange(8).roll(1)[None], torch.tensor(False), labelled=labelled)
     shares = [share_of(batch, rank, 2) for rank in range(2)]
     torch.testing.assert_close(torch.cat([share.x for share in shares]), x)
     anchors = torch.cat([share.anchors for share in shares], dim=1)[0]
     torch.testing.assert_close(anchors, x.roll(1, 0))
+    net = Anchored(MLP(1, hidden=(8,)), target=target)
+    loss = supervised(nn.functional.mse_loss)
+    parts = torch.stack([loss(net, share) for share in shares])
+    torch.testing.assert_close(parts.mean(), loss(net, batch))
 
 
 def test_unequal_shares_raise():
@@ -265,7 +323,7 @@ fabric.launch()
 generator = torch.Generator().manual_seed(0)
 x = torch.randn(64, 3, generator=generator, dtype=torch.float64)
 torch.manual_seed(0)
-net = Anchored(MLP(3, hidden=(8, 8)).double(), 5)
+net = Anchored(MLP(3, hidden=(8, 8)).double(), 5, target=sys.argv[2])
 history = fit(net, x, x[:, :1] * x[:, 1:2], Recipe(epochs=4, batch_size=16, mask=0.3), fabric=fabric)
 if fabric.is_global_zero:
     print("LOSSES", *history.losses)
@@ -273,13 +331,14 @@ if fabric.is_global_zero:
 
 
 @pytest.mark.slow
-def test_two_processes_give_the_loss_curve_of_one(tmp_path):
+@pytest.mark.parametrize("target", TARGETS)
+def test_two_processes_give_the_loss_curve_of_one(tmp_path, target):
     script = tmp_path / "run.py"
     script.write_text(TWO_PROCESSES)
     curves = []
     for devices in ("1", "2"):
         done = subprocess.run(
-            [sys.executable, str(script), devices], capture_output=True, text=True, timeout=240
+            [sys.executable, str(script), devices, target], capture_output=True, text=True, timeout=240
         )
         assert done.returncode == 0, done.stderr
         line = next(line for line in done.stdout.splitlines() if line.startswith("LOSSES"))
@@ -294,7 +353,7 @@ from deltauq.nn.training import fit, Recipe
 torch.set_num_threads(1)
 torch.manual_seed(0)
 x = torch.randn(64, 3)
-net = Anchored(MLP(3, hidden=(8, 8), dropout=0.2), 5)
+net = Anchored(MLP(3, hidden=(8, 8), dropout=0.2), 5, target=sys.argv[3])
 def progress(epoch, loss):
     print(epoch, flush=True)
     time.sleep(float(sys.argv[2]))
@@ -305,12 +364,13 @@ net.save(sys.argv[1] + ".safetensors")
 
 
 @pytest.mark.slow
-def test_a_killed_run_resumes_to_the_same_weights(tmp_path):
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_killed_run_resumes_to_the_same_weights(tmp_path, target):
     script = tmp_path / "run.py"
     script.write_text(RESUMABLE)
 
     def command(name, pause):
-        return [sys.executable, str(script), str(tmp_path / name), str(pause)]
+        return [sys.executable, str(script), str(tmp_path / name), str(pause), target]
 
     subprocess.run(command("whole", 0), check=True, capture_output=True, timeout=240)
     with subprocess.Popen(command("killed", 0.2), stdout=subprocess.PIPE, text=True) as killed:
@@ -329,15 +389,51 @@ def test_a_killed_run_resumes_to_the_same_weights(tmp_path):
         assert torch.equal(tensor, resumed[name]), name
 
 
+@pytest.mark.parametrize("train_anchors", ["derangement", "kmeans"])
+@pytest.mark.parametrize("target", TARGETS)
+def test_an_interrupted_run_is_resumed(table, tmp_path, target, train_anchors):
+    def stop(epoch, loss):
+        if epoch == 2:
+            raise KeyboardInterrupt
+
+    nets = [make(target, dropout=0.1, train_anchors=train_anchors) for _ in range(3)]
+    fit(nets[0], *table, RECIPE)
+    with pytest.raises(KeyboardInterrupt):
+        fit(nets[1], *table, RECIPE, checkpoint=tmp_path / "run.ckpt", progress=stop)
+    fit(nets[2], *table, RECIPE, checkpoint=tmp_path / "run.ckpt")
+    for name, value in nets[0].state_dict().items():
+        assert torch.equal(nets[2].state_dict()[name], value), name
+
+
+def test_a_checkpoint_of_versions_without_targets(table, tmp_path):
+    path = tmp_path / "run.ckpt"
+    fit(make(), *table, RECIPE, checkpoint=path)
+    content = torch.load(path, weights_only=True)
+    del content["recipe"]["target"], content["net"]["anchor_targets"]
+    torch.save(content, path)
+    again = make(seed=1)
+    assert len(fit(again, *table, RECIPE, checkpoint=path).losses) == 3
+    expected = make()
+    fit(expected, *table, RECIPE)
+    assert torch.equal(weights(again), weights(expected))
+    with pytest.raises(ValueError, match="another recipe: target differ"):
+        fit(make("difference"), *table, RECIPE, checkpoint=path)
+
+
 def test_a_checkpoint_of_another_recipe_raises(table, tmp_path):
     x, y = table
     path = tmp_path / "run.ckpt"
     fit(make(), x, y, RECIPE, checkpoint=path)
     with pytest.raises(ValueError, match="another recipe: lr differ"):
         fit(make(), x, y, replace(RECIPE, lr=0.5), checkpoint=path)
-    for options in ({"mask_rows": True}, {"train_anchors": "reverse"}, {"train_anchors": "data"}):
+    for options in (
+        {"mask_rows": True},
+        {"train_anchors": "reverse"},
+        {"train_anchors": "data"},
+        {"target": "difference"},
+    ):
         with pytest.raises(ValueError, match=f"another recipe: {next(iter(options))} differ"):
-            fit(Anchored(make(anchored=False), 5, **options), x, y, RECIPE, checkpoint=path)
+            fit(Anchored(make(None), 5, **options), x, y, RECIPE, checkpoint=path)
     done = fit(make(), x, y, RECIPE, checkpoint=path)
     assert len(done.losses) == 3
     assert [entry.name for entry in tmp_path.iterdir()] == ["run.ckpt"]

@@ -9,43 +9,55 @@ from torch import nn
 
 from deltauq.nn import MLP, Anchored
 from deltauq.nn.training import NotStackableError, Recipe, fit, fit_many
+from tests.nn.helpers import TARGETS
 
 RECIPE = Recipe(epochs=4, batch_size=16, lr=1e-2, weight_decay=1e-3)
 
 
-def make_nets(anchored, n=3):
+def make_nets(target, n=3, **options):
+    """Return networks, anchored if there is a target."""
     nets = []
     for seed in range(n):
         torch.manual_seed(seed)
         net = MLP(3, hidden=(8, 8)).double()
-        nets.append(Anchored(net, 5) if anchored else net)
+        nets.append(Anchored(net, 5, target=target, **options) if target else net)
     return nets
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "sgd"])
-@pytest.mark.parametrize("anchored", [False, True])
-def test_training_together_equals_one_by_one(anchored, optimizer):
+@pytest.mark.parametrize(
+    ("target", "options"),
+    [
+        (None, {}),
+        ("value", {}),
+        ("difference", {}),
+        ("difference", {"encoding": "full", "train_anchors": "reverse"}),
+    ],
+)
+def test_training_together_equals_one_by_one(target, options, optimizer):
     x = torch.randn(40, 3, dtype=torch.float64)
     y = x[:, :1] * x[:, 1:2]
     recipe = replace(RECIPE, optimizer=optimizer, schedule="linear")
-    together = make_nets(anchored)
+    together = make_nets(target, **options)
     alone = copy.deepcopy(together)
     losses = fit_many(together, x, y, recipe)
     histories = [fit(net, x, y, replace(recipe, seed=k)) for k, net in enumerate(alone)]
     for one, other in zip(together, alone, strict=True):
         for p, q in zip(one.parameters(), other.parameters(), strict=True):
             torch.testing.assert_close(p, q, rtol=1e-9, atol=1e-11)
-        if anchored:
+        if target:
             assert torch.equal(one.anchors, other.anchors)
+            assert torch.equal(one.anchor_targets, other.anchor_targets)
     mean = sum(history.losses[-1] for history in histories) / 3
     assert losses[-1] == pytest.approx(mean)
 
 
-def test_each_network_may_have_its_own_rows():
+@pytest.mark.parametrize("target", TARGETS)
+def test_each_network_may_have_its_own_rows(target):
     x = torch.randn(60, 3, dtype=torch.float64)
     y = x[:, :1] ** 2
     rows = torch.stack([torch.randperm(60)[:40] for _ in range(3)])
-    together = make_nets(True)
+    together = make_nets(target)
     alone = copy.deepcopy(together)
     fit_many(together, x, y, RECIPE, rows=rows, seeds=[5, 6, 7])
     for k, net in enumerate(alone):
@@ -53,6 +65,7 @@ def test_each_network_may_have_its_own_rows():
         for p, q in zip(together[k].parameters(), net.parameters(), strict=True):
             torch.testing.assert_close(p, q, rtol=1e-9, atol=1e-11)
         assert torch.equal(together[k].anchors, net.anchors)
+        assert torch.equal(together[k].anchor_targets, net.anchor_targets)
 
 
 def test_dropout_differs_between_the_networks():
