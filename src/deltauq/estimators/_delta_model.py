@@ -22,6 +22,7 @@ from deltauq.core import AnchorPrior, Anchors, Encoding, Posterior, StreamingPos
 from deltauq.core.anchors import draw_rows
 from deltauq.estimators import pairing
 from deltauq.estimators.base_estimators import (
+    BOOSTING,
     accepts,
     limit_leaves,
     max_pairs,
@@ -279,16 +280,18 @@ class DeltaModel:
         return [b[kept] for b in blocks], [b[kept] for b in labels], counts[order].tolist()
 
     def _packed_trees(self) -> Any:
-        """Return the packed trees, or None if there is no fast path for the encoding or without numba."""
+        """Return the compiled trees, or None if there is no fast path for the encoding or without numba."""
         if type(self.encoding).encode is not Encoding.encode:
             return None
         try:
+            from deltauq.estimators.boosted_trees import BoostedTrees
             from deltauq.estimators.packed_trees import PackedTrees
         except ImportError:  # numba is missing, or does not fit the installed NumPy
             return None
         if self.estimator not in _PACKED:
+            kind = BoostedTrees if isinstance(self.estimator, BOOSTING) else PackedTrees
             n_anchor_columns = self.encoding.anchors_per_tuple * self.anchors.X.shape[1]
-            _PACKED[self.estimator] = PackedTrees(self.estimator, n_anchor_columns)
+            _PACKED[self.estimator] = kind(self.estimator, n_anchor_columns)
         return _PACKED[self.estimator]
 
     def _packed_outputs(self, X: np.ndarray, blocks: list[np.ndarray], packed: Any) -> Iterator[np.ndarray]:

@@ -25,13 +25,12 @@ import numpy as np
 from numba import njit
 from numpy.typing import ArrayLike, NDArray
 
-from deltauq.estimators.base_estimators import count_tree_outputs, has_fast_path, to_float32, trees_of
-
-# The right child of a node follows the left one. A leaf is its own left child with an infinite threshold, so
-# that a step from it stays there. `column` counts the columns of differences first and the c anchor columns
-# after them. `leaf` numbers the leaves of all trees; at a split it is 1 if missing values go right, else 0.
-_NODE = np.dtype(
-    [("column", np.uint32), ("threshold", np.float32), ("left", np.uint32), ("leaf", np.uint32)], align=True
+from deltauq.estimators.base_estimators import (
+    TREE_FORESTS,
+    TREES,
+    count_tree_outputs,
+    to_float32,
+    trees_of,
 )
 
 # Groups of up to this many rows go on one by one; 8 to 32 are equally fast.
@@ -48,6 +47,18 @@ _ZERO, _ONE, _TILE = u64(0), u64(1), u64(16)
 _PADDING = 16
 
 
+def node_dtype(threshold: type[np.floating[Any]]) -> np.dtype[Any]:
+    """Return the record of a node whose threshold has this type.
+
+    The right child of a node follows the left one. A leaf is its own left child with an infinite threshold,
+    so that a step from it stays there. `column` counts the columns of differences first and the c anchor
+    columns after them. `leaf` numbers the leaves of all trees; at a split it is 1 if missing values go right,
+    else 0.
+    """
+    fields = [("column", np.uint32), ("threshold", threshold), ("left", np.uint32), ("leaf", np.uint32)]
+    return np.dtype(fields, align=True)
+
+
 class PackedTrees:
     """A fitted tree or forest in a layout for which rows descend under one anchor at a time.
 
@@ -57,7 +68,7 @@ class PackedTrees:
     """
 
     def __init__(self, estimator: Any, n_anchor_columns: int) -> None:
-        if not has_fast_path(estimator):
+        if type(estimator) not in TREES + TREE_FORESTS:
             raise TypeError(f"cannot pack a {type(estimator).__name__}")
         trees = trees_of(estimator)
         self._n_columns = int(estimator.n_features_in_) - n_anchor_columns
@@ -65,11 +76,11 @@ class PackedTrees:
         self._depth = max(int(tree.tree_.max_depth) for tree in trees)
         roots = np.cumsum([0] + [int(tree.tree_.node_count) for tree in trees])
         self._roots = roots[:-1].astype(np.uint32)
-        self._nodes = np.empty(roots[-1], dtype=_NODE)
+        self._nodes = np.empty(roots[-1], dtype=node_dtype(np.float32))
         self._values = np.empty((sum(int(tree.tree_.n_leaves) for tree in trees), self.n_outputs))
         first_leaf = 0
         for tree, root in zip(trees, roots[:-1], strict=True):
-            leaf_ids = _pack(tree.tree_, self._nodes, int(root), first_leaf, n_anchor_columns)
+            leaf_ids = pack(tree.tree_, self._nodes, int(root), first_leaf, n_anchor_columns)
             self._values[first_leaf : first_leaf + leaf_ids.size] = _node_values(tree, leaf_ids)
             first_leaf += leaf_ids.size
 
@@ -93,10 +104,13 @@ class PackedTrees:
         return out
 
 
-def _pack(
+def pack(
     tree: Any, nodes: NDArray[Any], root: int, first_leaf: int, n_anchor_columns: int
 ) -> NDArray[np.intp]:
-    """Write the nodes of one scikit-learn ``Tree`` from index `root` on, and return the ids of its leaves."""
+    """Write the nodes of one tree from index `root` on, and return the ids of its leaves.
+
+    The tree has the attributes of scikit-learn's ``Tree``.
+    """
     left, right = tree.children_left, tree.children_right
     parents, leaf_ids = np.flatnonzero(left != -1), np.flatnonzero(left == -1)
     # Siblings are in the order of their parents, so that subtrees of a depth-first tree stay together.
@@ -105,12 +119,14 @@ def _pack(
     place[0] = root
     place[left[parents]], place[right[parents]] = pairs, pairs + 1
 
-    packed = np.empty(left.size, dtype=_NODE)
+    packed = np.empty(left.size, dtype=nodes.dtype)
     packed["column"] = 0
     # The modulo moves the anchor columns from the front to the back.
     packed["column"][parents] = (tree.feature[parents] - n_anchor_columns) % tree.n_features
     packed["threshold"] = np.inf
-    packed["threshold"][parents] = _float32_below(tree.threshold[parents])
+    thresholds = tree.threshold[parents]
+    is_single = nodes["threshold"].dtype == np.float32
+    packed["threshold"][parents] = _float32_below(thresholds) if is_single else thresholds
     packed["left"] = place
     packed["left"][parents] = pairs
     packed["leaf"] = tree.missing_go_to_left == 0
@@ -135,7 +151,7 @@ def _node_values(tree: Any, nodes: NDArray[np.intp]) -> NDArray[np.float64]:
     return np.hstack([values[nodes, k, :width] for k, width in enumerate(count_tree_outputs(tree))])
 
 
-def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile without the interpreter lock, cached on disk where some folder for the cache can be written."""
     try:
         return njit(nogil=True, cache=True)(function)
@@ -143,12 +159,13 @@ def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
         return njit(nogil=True)(function)
 
 
-@_compiled
-def _fill_table(X: Any, start: Any, n_rows: Any, offset: Any, stride: Any, table: Any) -> None:
-    """Write ``float32(X - offset)`` of a block of rows, column after column, each `stride` long.
+@compiled
+def fill_table(X: Any, start: Any, n_rows: Any, offset: Any, stride: Any, table: Any) -> None:
+    """Write ``X - offset`` of a block of rows, column after column, each `stride` long.
 
     The columns of X repeat until there are as many as offsets.
-    The difference is taken in float64 and rounded once, as it is when the tuple matrix is formed and cast.
+    The difference is taken in float64 and rounded once to the type of the table, as it is when the tuple
+    matrix is formed and cast.
     Tiles of rows keep the reads of X in the nearest cache while the writes go down the columns.
     """
     flat = X.reshape(X.size)
@@ -161,17 +178,17 @@ def _fill_table(X: Any, start: Any, n_rows: Any, offset: Any, stride: Any, table
             source = (first + done) * width + column % width
             target = column * length + done
             for i in range(_TILE):
-                table[target + i] = np.float32(np.float64(flat[source + i * width]) - shift)
+                table[target + i] = np.float64(flat[source + i * width]) - shift
         done += _TILE
     while done < rows:
         for column in range(n_columns):
-            value = np.float64(flat[(first + done) * width + column % width]) - offset[column]
-            table[column * length + done] = np.float32(value)
+            value = np.float64(flat[(first + done) * width + column % width])
+            table[column * length + done] = value - offset[column]
         done += _ONE
 
 
-@_compiled
-def _pass_anchor_splits(nodes: Any, anchor: Any, width: Any, node: Any) -> Any:
+@compiled
+def pass_anchor_splits(nodes: Any, anchor: Any, width: Any, node: Any) -> Any:
     """Follow splits on the anchor block, which are the same for all rows, to the first other node."""
     record = nodes[node]
     while record.column >= width:
@@ -182,7 +199,7 @@ def _pass_anchor_splits(nodes: Any, anchor: Any, width: Any, node: Any) -> Any:
     return node
 
 
-@_compiled
+@compiled
 def _split_group(
     source: Any, target: Any, first: Any, stop: Any, column: Any, threshold: Any, missing_right: Any
 ) -> Any:
@@ -207,7 +224,7 @@ def _split_group(
     return left
 
 
-@_compiled
+@compiled
 def _finish_rows(
     nodes: Any, table: Any, stride: Any, width: Any, rows: Any, at: Any, count: Any, leaves: Any
 ) -> None:
@@ -233,7 +250,7 @@ def _finish_rows(
         count = n_going
 
 
-@_compiled
+@compiled
 def _find_leaves(
     nodes: Any,
     root: Any,
@@ -261,7 +278,7 @@ def _find_leaves(
     single, at = rows[2], rows[3]
     n_pending = n_single = _ZERO
     while True:
-        node = _pass_anchor_splits(nodes, anchor, width, node)
+        node = pass_anchor_splits(nodes, anchor, width, node)
         record = nodes[node]
         group = rows[side]
         is_leaf = u64(record.left) == node
@@ -296,7 +313,7 @@ def _find_leaves(
     _finish_rows(nodes, table, stride, width, single, at, n_single, leaves)
 
 
-@_compiled
+@compiled
 def _add_values(values: Any, leaves: Any, out: Any) -> None:
     """Add to each row of `out` the values of its leaf."""
     n_outputs = u64(out.shape[1])
@@ -310,7 +327,7 @@ def _add_values(values: Any, leaves: Any, out: Any) -> None:
                 out[i, j] += values[leaf, j]
 
 
-@_compiled
+@compiled
 def _sum_outputs(
     X: Any, anchor: Any, offset: Any, nodes: Any, roots: Any, rules: Any, values: Any, out: Any
 ) -> None:
@@ -325,7 +342,7 @@ def _sum_outputs(
     leaves = np.empty(block, np.uint32)
     for start in range(0, n_rows, block):
         size = min(block, n_rows - start)
-        _fill_table(X, start, size, offset, stride, table)
+        fill_table(X, start, size, offset, stride, table)
         for root in roots:
             _find_leaves(nodes, root, table, stride, anchor, width, size, group_limit, rows, pending, leaves)
             _add_values(values, leaves, out[start : start + size])

@@ -10,7 +10,7 @@ from sklearn.base import is_classifier
 
 from deltauq.core.target import TARGETS
 from deltauq.estimators import AnchoredClassifier, AnchoredRegressor
-from deltauq.estimators.base_estimators import has_fast_path
+from deltauq.estimators.base_estimators import TREE_FORESTS, TREES
 from deltauq.utils.errors import InputError
 from deltauq.utils.install import import_optional
 
@@ -99,7 +99,7 @@ class Graph:
 def check_exportable(model: AnchoredRegressor | AnchoredClassifier) -> None:
     """Raise an error unless the base estimators are trees or forests of one target."""
     for base in (model.estimator_, getattr(model, "center_", model.estimator_)):
-        if not has_fast_path(base):
+        if type(base) not in TREES + TREE_FORESTS:
             kinds = "trees and forests of scikit-learn, and networks of deltauq.nn"
             raise InputError(f"ONNX export takes {kinds}, got {type(base).__name__}.")
         if base.n_outputs_ != 1:
