@@ -21,6 +21,7 @@ NAMES = (
     "ablation-prior",
     "anchoring-variants",
     "gap",
+    "classes",
     "uci",
     "uci-study",
     "coverage",

@@ -33,10 +33,13 @@ BASES: dict[str, Callable[[int], Any]] = {
     "forest": lambda seed: RandomForestClassifier(100, random_state=seed),
     "boosting": lambda seed: HistGradientBoostingClassifier(early_stopping=False, random_state=seed),
 }
-N_MEMBERS = {100: 10, 300: 30, 2000: 30}
-"""Members of the bagged models, by training rows: they take at least the time of the anchored model."""
+N_MEMBERS = 15
+"""Of the bagged models: they take at least the time of the anchored model."""
 FORMS = ("plain", "anchored", "bagged", "temperature")
-METHODS = (*(f"{base}-{form}" for base in BASES for form in FORMS), "boosting-anchored-full")
+METHODS = tuple(f"{base}-{form}" for base in BASES for form in FORMS)
+TRAIN_ANCHORS = (5, 10, 20, 50, 100)
+"""M of the part "anchors", which uses the training rows only, a quarter of them to measure."""
+N_STUDY_FOLDS = 4
 
 
 class TemperatureScaled:
@@ -71,38 +74,49 @@ class TemperatureScaled:
         return np.log(with_floor(proba, self.floor))
 
 
-def make_method(method: str, n_train: int, floor: float, seed: int) -> Any:
+def make_method(method: str, floor: float, seed: int, n_train_anchors: int | str = "auto") -> Any:
     """Return an unfitted classifier."""
     base, _, form = method.partition("-")
     estimator = BASES[base](seed)
     makers: dict[str, Callable[[], Any]] = {
         "plain": lambda: estimator,
-        "anchored": lambda: AnchoredClassifier(estimator, random_state=seed),
-        "anchored-full": lambda: AnchoredClassifier(estimator, encoding="full", random_state=seed),
-        "bagged": lambda: BaggingClassifier(estimator, N_MEMBERS[n_train], random_state=seed),
+        "anchored": lambda: AnchoredClassifier(estimator, n_train_anchors=n_train_anchors, random_state=seed),
+        "bagged": lambda: BaggingClassifier(estimator, N_MEMBERS, random_state=seed),
         "temperature": lambda: TemperatureScaled(estimator, floor, seed),
     }
     return makers[form]()
 
 
 def cells(profile: str) -> list[Cell]:
-    """Return one cell per number of training rows, table, method and trial."""
-    return [
-        {"n_train": n_train, "dataset": dataset, "method": method, "seed": seed}
-        for n_train in N_TRAIN[profile]
+    """Return one cell per number of training rows, table, method and trial, and those of the study of M."""
+    study = [
+        {"part": "anchors", "dataset": dataset, "n_train_anchors": n_anchors, "seed": seed}
         for seed in SEEDS[profile]
+        for dataset in DATASETS[profile]
+        for n_anchors in (0, *TRAIN_ANCHORS)
+    ]
+    methods = [
+        {"n_train": n_train, "dataset": dataset, "method": method, "seed": seed}
+        for seed in SEEDS[profile]
+        for n_train in N_TRAIN[profile]
         for dataset in DATASETS[profile]
         for method in METHODS
         if n_train < 2000 or dataset in LARGE
     ]
+    return methods + study
 
 
 def run(cell: Cell, profile: str) -> Outcome:
     """Fit one method on one split and measure its probabilities on the test rows."""
-    table = keel_table(cell["dataset"])
-    train, test = split(table, cell["seed"], cell["n_train"])
+    table, seed = keel_table(cell["dataset"]), cell["seed"]
+    train, test = split(table, seed, cell.get("n_train", N_TRAIN[profile][0]))
+    method, n_anchors = cell.get("method", "boosting-anchored"), cell.get("n_train_anchors", "auto")
+    if "part" in cell:
+        folds = StratifiedKFold(N_STUDY_FOLDS, shuffle=True, random_state=seed)
+        train, test = (train[rows] for rows in next(folds.split(train, table.y[train])))
+        method = "boosting-anchored" if n_anchors else "boosting-plain"
     floor = 1 / (10 * len(train))
-    model = make_method(cell["method"], cell["n_train"], floor, cell["seed"])
+    model = make_method(method, floor, seed, n_anchors)
     started = time.perf_counter()
     model.fit(table.X[train], table.y[train])
     fitted = time.perf_counter()
@@ -151,7 +165,6 @@ LABELS = {f"{base}-{form}": f"{base}, {form}" for base in BASES for form in FORM
 LABELS |= {
     "forest-plain": "forest",
     "boosting-plain": "boosting",
-    "boosting-anchored-full": "boosting, [R, X, X − R]",
 }
 
 
@@ -180,11 +193,22 @@ def _tables() -> tuple[TableSpec, ...]:
         ("Seconds to train", "seconds_fit", None, ""),
         ("Seconds to predict the test rows", "seconds_predict", None, ""),
     )
-    return tuple(
+    of_methods = tuple(
         _table(title, metric, n_train, best, reference)
         for title, metric, best, reference in metrics
         for n_train in N_TRAIN["paper"]
     )
+    of_anchors = TableSpec(
+        "NLL of anchored boosting relative to boosting, by anchors per row, on held-out training rows",
+        "nll",
+        "dataset",
+        "n_train_anchors",
+        best="min",
+        where={"part": "anchors"},
+        relative_to="0",
+        labels={"0": "boosting"},
+    )
+    return (*of_methods, of_anchors)
 
 
 EXPERIMENT = Experiment(
@@ -200,6 +224,7 @@ EXPERIMENT = Experiment(
         "a temperature fitted to the out-of-fold log-probabilities of the training rows. Text columns are "
         "one-hot encoded. Tables with few rows use at most 60 % of them to train, and only those with 2500 "
         f"rows or more have 2000 training rows; the others, at most {MAX_TEST}, are test rows. For every "
-        "method alike, probabilities below 1 / (10 n) with n training rows are set to this value."
+        "method alike, probabilities below 1 / (10 n) with n training rows are set to this value. The number "
+        "of anchors per row is chosen on 300 training rows, a quarter of which is held out."
     ),
 )

@@ -18,6 +18,8 @@ from sklearn.ensemble import (
     BaggingRegressor,
     ExtraTreesClassifier,
     ExtraTreesRegressor,
+    HistGradientBoostingClassifier,
+    HistGradientBoostingRegressor,
     RandomForestClassifier,
     RandomForestRegressor,
 )
@@ -44,6 +46,7 @@ TREES = (DecisionTreeRegressor, DecisionTreeClassifier, ExtraTreeRegressor, Extr
 REGRESSION_FORESTS = (RandomForestRegressor, ExtraTreesRegressor)
 TREE_FORESTS = (*REGRESSION_FORESTS, RandomForestClassifier, ExtraTreesClassifier)
 FORESTS = (*TREE_FORESTS, BaggingRegressor, BaggingClassifier)
+BOOSTING = (HistGradientBoostingRegressor, HistGradientBoostingClassifier)
 MIN_PAIRS_PER_LEAF = 3
 """`forest-study`: a third of the size with about the same errors. For classifiers the NLL would be worse."""
 CATEGORY_PARAMETERS = ("categorical_features", "cat_features", "categorical_feature")
@@ -84,15 +87,21 @@ def max_pairs(base: BaseEstimator) -> int | None:
 
 
 def count_trees(base: BaseEstimator) -> int | None:
-    """Return the number of trees of the forests in an estimator, or None if there are none."""
+    """Return the number of trees of the forests in an estimator, 1 for a single tree, or None without trees.
+
+    The trees of gradient boosting do not count.
+    """
     counts = [part.n_estimators for part in _parts(base) if isinstance(part, FORESTS)]
+    if not counts:
+        return 1 if isinstance(_last_step(base), TREES) else None
     # The estimator itself raises for invalid values.
     return sum(int(count) for count in counts if isinstance(count, Integral) and int(count) > 0) or None
 
 
 def default_encoding(base: BaseEstimator, target: Target) -> str:
     """Return the encoding of ``encoding="auto"``: the best one in `targets-study`."""
-    return "full" if target.needs_labels else "difference"
+    single_tree = isinstance(_last_step(base), TREES)
+    return "full" if target.needs_labels and not single_tree else "difference"
 
 
 def limit_leaves(base: BaseEstimator) -> None:
@@ -280,11 +289,11 @@ def _switch_off_internal_validation(part: BaseEstimator) -> None:
 
 
 def has_fast_path(estimator: object) -> bool:
-    """Return whether `tree_outputs` and `PackedTrees` can replace the estimator's own prediction.
+    """Return whether `tree_outputs` and compiled trees can replace the estimator's own prediction.
 
     Only the exact types qualify, because a subclass may override how it predicts.
     """
-    return type(estimator) in TREES + TREE_FORESTS
+    return type(estimator) in TREES + TREE_FORESTS + BOOSTING
 
 
 def tree_outputs(estimator: Any, Z: ArrayLike) -> np.ndarray:
@@ -292,6 +301,10 @@ def tree_outputs(estimator: Any, Z: ArrayLike) -> np.ndarray:
 
     They are predicted values, or class probabilities with the classes of several targets side by side.
     """
+    if isinstance(estimator, BOOSTING):
+        if is_classifier(estimator):  # it returns two columns for a single class
+            return np.asarray(estimator.predict_proba(Z)[:, : len(estimator.classes_)])
+        return np.asarray(estimator.predict(Z))[:, None]
     # A forest's own predict adds the trees in the order in which its threads finish, so that the last bits
     # may differ from call to call.
     trees, Z32 = trees_of(estimator), to_float32(Z)

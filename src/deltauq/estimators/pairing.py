@@ -17,7 +17,8 @@ from deltauq.estimators.base_estimators import count_trees
 MAX_PAIR_BYTES = 500_000_000
 """Largest size of the matrix of pairs, unless one pair per row needs more."""
 AUTO_PAIRS = 100_000
-MIN_AUTO_ANCHORS = 20
+MIN_AUTO_ANCHORS, MAX_AUTO_ANCHORS = 20, 50
+"""In `targets-study` and `classes`, boosting does not gain by more; trees and forests do."""
 FOREST_PAIRS = 1_000_000
 """Pairs times trees, since each tree of a forest is trained on all pairs."""
 MIN_FOREST_ANCHORS = 10
@@ -59,9 +60,10 @@ def count_train_anchors(n_rows: int, n_train_anchors: int | str, base: BaseEstim
     if n_train_anchors != "auto":
         return int(n_train_anchors)
     n_trees = count_trees(base)
-    n_pairs = AUTO_PAIRS if n_trees is None else min(AUTO_PAIRS, FOREST_PAIRS // n_trees)
-    fewest = MIN_AUTO_ANCHORS if n_trees is None or is_classifier(base) else MIN_FOREST_ANCHORS
-    return min(n_rows, max(fewest, n_pairs // n_rows))
+    if n_trees is None:
+        return min(n_rows, MAX_AUTO_ANCHORS, max(MIN_AUTO_ANCHORS, AUTO_PAIRS // n_rows))
+    fewest = MIN_AUTO_ANCHORS if is_classifier(base) else MIN_FOREST_ANCHORS
+    return min(n_rows, max(fewest, min(AUTO_PAIRS, FOREST_PAIRS // n_trees) // n_rows))
 
 
 def count_anchors_per_row(
