@@ -31,7 +31,7 @@ HELD_OUT = 0.2
 LEVEL = 0.9
 N_ANCHORS, N_SAMPLES, N_MEMBERS = 50, 50, 5
 CHOSEN: dict[str, Any] = {"init": "pretrained", "per_step": 4, "loss": "log"}
-LABELLED: dict[str, Any] = {"target": "difference", "encoding": "full", "loss": "log"}
+LABELLED: dict[str, Any] = {"target": "difference", "encoding": "full", "per_step": 4, "loss": "log"}
 RATE, PRIOR_STD = 0.02, 3.0
 """The training of the anchored perceptron, by value and with labelled anchors, MC dropout's rate and SVI's
 prior with the lowest CRPS in `uci-study`, by the mean of its logarithm over tables and networks."""

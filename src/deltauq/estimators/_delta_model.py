@@ -22,14 +22,15 @@ from deltauq.core import AnchorPrior, Anchors, Encoding, Posterior, StreamingPos
 from deltauq.core.anchors import draw_rows
 from deltauq.estimators import pairing
 from deltauq.estimators.base_estimators import (
-    BOOSTING,
     accepts,
+    is_boosting,
     limit_leaves,
     max_pairs,
     splits_float32,
     trains_by_epochs,
     weight_keyword,
 )
+from deltauq.estimators.boosting_readers import UnreadableTreesError
 from deltauq.estimators.pairing import TrainingRows
 
 ROWS_PER_CALL = 16_384
@@ -280,7 +281,7 @@ class DeltaModel:
         return [b[kept] for b in blocks], [b[kept] for b in labels], counts[order].tolist()
 
     def _packed_trees(self) -> Any:
-        """Return the compiled trees, or None if there is no fast path for the encoding or without numba."""
+        """Return the compiled trees, or None without numba, or if the encoding or the trees are not known."""
         if type(self.encoding).encode is not Encoding.encode:
             return None
         try:
@@ -289,9 +290,12 @@ class DeltaModel:
         except ImportError:  # numba is missing, or does not fit the installed NumPy
             return None
         if self.estimator not in _PACKED:
-            kind = BoostedTrees if isinstance(self.estimator, BOOSTING) else PackedTrees
+            kind = BoostedTrees if is_boosting(self.estimator) else PackedTrees
             n_anchor_columns = self.encoding.anchors_per_tuple * self.anchors.X.shape[1]
-            _PACKED[self.estimator] = kind(self.estimator, n_anchor_columns)
+            try:
+                _PACKED[self.estimator] = kind(self.estimator, n_anchor_columns)
+            except UnreadableTreesError:
+                _PACKED[self.estimator] = None
         return _PACKED[self.estimator]
 
     def _packed_outputs(self, X: np.ndarray, blocks: list[np.ndarray], packed: Any) -> Iterator[np.ndarray]:

@@ -46,7 +46,15 @@ TREES = (DecisionTreeRegressor, DecisionTreeClassifier, ExtraTreeRegressor, Extr
 REGRESSION_FORESTS = (RandomForestRegressor, ExtraTreesRegressor)
 TREE_FORESTS = (*REGRESSION_FORESTS, RandomForestClassifier, ExtraTreesClassifier)
 FORESTS = (*TREE_FORESTS, BaggingRegressor, BaggingClassifier)
-BOOSTING = (HistGradientBoostingRegressor, HistGradientBoostingClassifier)
+BOOSTING = {
+    *(
+        (kind.__module__, kind.__name__)
+        for kind in (HistGradientBoostingRegressor, HistGradientBoostingClassifier)
+    ),
+    *(("lightgbm.sklearn", name) for name in ("LGBMRegressor", "LGBMClassifier")),
+    *(("xgboost.sklearn", name) for name in ("XGBRegressor", "XGBClassifier")),
+}
+"""Module and name of classes of gradient boosting whose trees can be read; they need not be installed."""
 MIN_PAIRS_PER_LEAF = 3
 """`forest-study`: a third of the size with about the same errors. For classifiers the NLL would be worse."""
 CATEGORY_PARAMETERS = ("categorical_features", "cat_features", "categorical_feature")
@@ -293,7 +301,12 @@ def has_fast_path(estimator: object) -> bool:
 
     Only the exact types qualify, because a subclass may override how it predicts.
     """
-    return type(estimator) in TREES + TREE_FORESTS + BOOSTING
+    return type(estimator) in TREES + TREE_FORESTS or is_boosting(estimator)
+
+
+def is_boosting(estimator: object) -> bool:
+    """Return whether an estimator is gradient boosting whose trees `read_ensemble` knows."""
+    return (type(estimator).__module__, type(estimator).__name__) in BOOSTING
 
 
 def tree_outputs(estimator: Any, Z: ArrayLike) -> np.ndarray:
@@ -301,10 +314,10 @@ def tree_outputs(estimator: Any, Z: ArrayLike) -> np.ndarray:
 
     They are predicted values, or class probabilities with the classes of several targets side by side.
     """
-    if isinstance(estimator, BOOSTING):
+    if is_boosting(estimator):
         if is_classifier(estimator):  # it returns two columns for a single class
-            return np.asarray(estimator.predict_proba(Z)[:, : len(estimator.classes_)])
-        return np.asarray(estimator.predict(Z))[:, None]
+            return np.asarray(estimator.predict_proba(Z)[:, : len(estimator.classes_)], dtype=np.float64)
+        return np.asarray(estimator.predict(Z), dtype=np.float64).reshape(len(np.asarray(Z)), -1)
     # A forest's own predict adds the trees in the order in which its threads finish, so that the last bits
     # may differ from call to call.
     trees, Z32 = trees_of(estimator), to_float32(Z)

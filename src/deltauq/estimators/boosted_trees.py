@@ -6,20 +6,19 @@ follow a path through it. Under one anchor the splits on anchor columns are deci
 an expression of nested choices, ``left if value <= threshold else right``, and each choice is one loop over a
 block of rows, which compiles to vector instructions.
 
-Values are compared in float64, and the leaves' values are added to the baseline in the order of the trees, as
-in scikit-learn. Outputs equal those of the model to the last bit; hence no ``fastmath``.
+Values are compared in the type in which the model compares them, and the leaves' values are added to the
+baseline in the order of the trees. Outputs equal those of scikit-learn and LightGBM to the last bit, hence no
+``fastmath``; XGBoost adds in float32.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import is_classifier
 
-from deltauq.estimators.base_estimators import BOOSTING
+from deltauq.estimators.boosting_readers import read_ensemble
 from deltauq.estimators.packed_trees import compiled, fill_table, node_dtype, pack, pass_anchor_splits
 
 # Smaller blocks cost more per operation; larger ones do not fit into the second-level cache.
@@ -44,58 +43,30 @@ _OPERATION = np.dtype(
 )
 
 
-@dataclass(frozen=True)
-class _Tree:
-    """A tree of gradient boosting, with the attributes of scikit-learn's ``Tree`` that `pack` reads."""
-
-    children_left: NDArray[np.intp]
-    children_right: NDArray[np.intp]
-    feature: NDArray[Any]
-    threshold: NDArray[np.float64]
-    missing_go_to_left: NDArray[Any]
-    n_features: int
-
-    @classmethod
-    def from_nodes(cls, nodes: NDArray[Any], n_features: int) -> _Tree:
-        """Return the tree with these nodes of a ``TreePredictor``."""
-        left, right = (
-            np.where(nodes["is_leaf"], -1, nodes[side].astype(np.intp)) for side in ("left", "right")
-        )
-        splits = (nodes[name] for name in ("feature_idx", "num_threshold", "missing_go_to_left"))
-        return cls(left, right, *splits, n_features)
-
-
 class BoostedTrees:
     """Fitted gradient boosting in a layout that is evaluated under one anchor at a time.
 
     Calls may run in several threads at once. A call allocates a block of differences, of 0.5 MB up to 1,024
-    columns, and its output.
+    columns, and its output. The trees of some models cannot be read: this raises `UnreadableTreesError`.
     """
 
     def __init__(self, estimator: Any, n_anchor_columns: int) -> None:
-        if type(estimator) not in BOOSTING:
-            raise TypeError(f"cannot pack a {type(estimator).__name__}")
-        self._loss, self._baseline = estimator._loss, estimator._baseline_prediction[0]
-        self._is_classifier = is_classifier(estimator)
-        self.n_outputs = len(estimator.classes_) if self._is_classifier else 1
-        n_features = int(estimator.n_features_in_)
-        self._n_columns = n_features - n_anchor_columns
-        predictors = [predictor for iteration in estimator._predictors for predictor in iteration]
-        # Each iteration adds one tree to every raw output.
-        self._columns = np.arange(len(predictors), dtype=np.uint32) % np.uint32(self._baseline.size)
+        ensemble = read_ensemble(estimator)
+        self._baseline, self._link, self._columns = ensemble.baseline, ensemble.link, ensemble.columns
+        trees = ensemble.trees
+        self._n_columns = int(estimator.n_features_in_) - n_anchor_columns
+        leaves = [np.count_nonzero(tree.children_left == -1) for tree in trees]
         # As many nodes as leaves are pending at most.
-        self._most_leaves = max(predictor.get_n_leaf_nodes() for predictor in predictors)
-        roots = np.cumsum([0] + [len(predictor.nodes) for predictor in predictors])
+        self._most_leaves = max(leaves)
+        roots = np.cumsum([0] + [tree.children_left.size for tree in trees])
         self._roots = roots[:-1].astype(np.uint32)
-        self._nodes = np.empty(roots[-1], dtype=node_dtype(np.float64))
-        values: list[NDArray[np.float64]] = []
-        n_leaves = 0
-        for predictor, root in zip(predictors, roots[:-1], strict=True):
-            tree = _Tree.from_nodes(predictor.nodes, n_features)
-            leaf_ids = pack(tree, self._nodes, int(root), n_leaves, n_anchor_columns)
-            values.append(predictor.nodes["value"][leaf_ids])
-            n_leaves += leaf_ids.size
-        self._values = np.concatenate(values)
+        self._nodes = np.empty(roots[-1], dtype=node_dtype(ensemble.dtype))
+        self._values = np.empty(sum(leaves))
+        first_leaf = 0
+        for tree, root in zip(trees, roots[:-1], strict=True):
+            leaf_ids = pack(tree, self._nodes, int(root), first_leaf, n_anchor_columns)
+            self._values[first_leaf : first_leaf + leaf_ids.size] = tree.value[leaf_ids]
+            first_leaf += leaf_ids.size
 
     def outputs(self, X: NDArray[Any], anchor_columns: ArrayLike, offsets: ArrayLike) -> NDArray[np.float64]:
         """Return the `tree_outputs` of ``[anchor_columns, X - offset, ...]`` for one anchor, of shape (n, o).
@@ -107,13 +78,12 @@ class BoostedTrees:
         X = X.view()
         X.flags.writeable = False
         raw = np.repeat(self._baseline[:, None], len(X), axis=1)
-        anchor, shift = (np.array(values, dtype=np.float64) for values in (anchor_columns, offsets))
+        anchor = np.array(anchor_columns, dtype=self._nodes["threshold"].dtype)
+        shift = np.array(offsets, dtype=np.float64)
         block = min(BLOCK_ROWS, max(BLOCK_VALUES // self._n_columns, 64), max(len(X), 1))
         rules = (self._most_leaves, block)
         _sum_raw(X, anchor, shift, self._nodes, self._roots, self._columns, self._values, rules, raw)
-        if self._is_classifier:
-            return np.asarray(self._loss.predict_proba(raw.T))[:, : self.n_outputs]
-        return np.asarray(self._loss.link.inverse(raw[0]))[:, None]
+        return self._link(raw)
 
 
 @compiled
@@ -222,7 +192,7 @@ def _sum_raw(
     program = np.empty(nodes.size + roots.size, _OPERATION)
     pending = np.empty((most_leaves, 2), np.uint32)
     count = _write_program(nodes, roots, columns, values, anchor, u64(width), pending, program)
-    table = np.empty(width * block)
+    table = np.empty(width * block, nodes["threshold"].dtype)
     slots = np.empty((program["slot"][:count].max() + 1, block))
     for start in range(0, n_rows, block):
         size = min(block, n_rows - start)
