@@ -12,6 +12,9 @@ from numpy.typing import NDArray
 from scipy.special import expit, softmax
 from sklearn.base import is_classifier
 
+Link = Callable[[NDArray[np.float64]], NDArray[np.float64]]
+"""Returns outputs of shape (n, c), given raw outputs of shape (o, n)."""
+
 
 class UnreadableTreesError(ValueError):
     """The trees have another form than nested comparisons of a column with a threshold."""
@@ -44,8 +47,7 @@ class Ensemble:
         The raw output that each tree adds to.
     baseline : array of shape (o,)
         What the trees are added to.
-    link : callable
-        Returns the outputs, of shape (n, c), of raw outputs of shape (o, n).
+    link : Link
     dtype : type
         The floating-point type that inputs are rounded to before they are compared.
     """
@@ -53,7 +55,7 @@ class Ensemble:
     trees: list[Tree]
     columns: NDArray[np.uint32]
     baseline: NDArray[np.float64]
-    link: Callable[[NDArray[np.float64]], NDArray[np.float64]]
+    link: Link
     dtype: type[np.floating[Any]] = np.float64
 
 
@@ -73,8 +75,15 @@ def _read_sklearn(estimator: Any) -> Ensemble:
         left, right = (
             np.where(nodes["is_leaf"], -1, nodes[side].astype(np.intp)) for side in ("left", "right")
         )
-        splits = (nodes[name] for name in ("feature_idx", "num_threshold", "missing_go_to_left", "value"))
-        return Tree(left, right, *splits, n_features)
+        return Tree(
+            left,
+            right,
+            nodes["feature_idx"],
+            nodes["num_threshold"],
+            nodes["missing_go_to_left"],
+            nodes["value"],
+            n_features,
+        )
 
     def link(raw: NDArray[np.float64]) -> NDArray[np.float64]:
         if n_classes is None:
@@ -92,7 +101,25 @@ def _outputs_in_turn(trees: list[Tree], n_outputs: int) -> NDArray[np.uint32]:
 
 # -- LightGBM ----------------------------------------------------------------------------------------
 
-_LIGHTGBM_IDENTITY = ("regression", "regression_l1", "huber", "fair", "quantile", "mape")
+
+def _identity(raw: NDArray[np.float64]) -> NDArray[np.float64]:
+    return raw.T
+
+
+def _two_classes(raw: NDArray[np.float64]) -> NDArray[np.float64]:
+    positive = expit(raw[0])
+    return np.column_stack([1.0 - positive, positive])
+
+
+def _several_classes(raw: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.asarray(softmax(raw.T, axis=1))
+
+
+_LIGHTGBM_LINKS: dict[str, Link] = {
+    **dict.fromkeys(("regression", "regression_l1", "huber", "fair", "quantile", "mape"), _identity),
+    "binary": _two_classes,
+    "multiclass": _several_classes,
+}
 
 
 def _read_lightgbm(estimator: Any) -> Ensemble:
@@ -100,24 +127,18 @@ def _read_lightgbm(estimator: Any) -> Ensemble:
     objective, *options = model.get("objective", "").split()
     if "sqrt" in options or model.get("average_output", False):
         raise UnreadableTreesError(objective)
-    if objective in _LIGHTGBM_IDENTITY:
-        link = np.transpose
-    elif objective == "binary":
-        slope = float(dict(option.split(":") for option in options)["sigmoid"])
-
-        def link(raw: NDArray[np.float64]) -> NDArray[np.float64]:
-            positive = expit(slope * raw[0])
-            return np.column_stack([1.0 - positive, positive])
-    elif objective == "multiclass":
-
-        def link(raw: NDArray[np.float64]) -> NDArray[np.float64]:
-            return np.asarray(softmax(raw.T, axis=1))
-    else:
+    if objective not in _LIGHTGBM_LINKS:
         raise UnreadableTreesError(objective)
+    slope = float(dict(option.split(":") for option in options).get("sigmoid", 1.0))
     n_features = model["max_feature_idx"] + 1
     trees = [_lightgbm_tree(info["tree_structure"], n_features) for info in model["tree_info"]]
     n_outputs = model["num_tree_per_iteration"]
-    return Ensemble(trees, _outputs_in_turn(trees, n_outputs), np.zeros(n_outputs), link)
+    return Ensemble(
+        trees,
+        _outputs_in_turn(trees, n_outputs),
+        np.zeros(n_outputs),
+        lambda raw: _LIGHTGBM_LINKS[objective](slope * raw),
+    )
 
 
 def _lightgbm_tree(root: dict[str, Any], n_features: int) -> Tree:
@@ -149,12 +170,12 @@ def _lightgbm_tree(root: dict[str, Any], n_features: int) -> Tree:
 
 # -- XGBoost -----------------------------------------------------------------------------------------
 
-_XGBOOST_LINKS: dict[str, Callable[[NDArray[np.float64]], NDArray[np.float64]]] = {
+_XGBOOST_LINKS: dict[str, Link] = {
     **dict.fromkeys(
-        ("reg:squarederror", "reg:absoluteerror", "reg:pseudohubererror", "reg:quantileerror"), np.transpose
+        ("reg:squarederror", "reg:absoluteerror", "reg:pseudohubererror", "reg:quantileerror"), _identity
     ),
-    "binary:logistic": lambda raw: np.column_stack([expit(-raw[0]), expit(raw[0])]),
-    "multi:softprob": lambda raw: np.asarray(softmax(raw.T, axis=1)),
+    "binary:logistic": _two_classes,
+    "multi:softprob": _several_classes,
 }
 
 
