@@ -231,15 +231,15 @@ class Recorder(RegressorMixin, BaseEstimator):
 def test_train_anchors_reach_the_model_and_the_text():
     Recorder.shapes.clear()
     assessment = assess(Recorder(), *diabetes(), cv=2, n_train_anchors=7)
-    assert set(Recorder.shapes) == {(60, 10), (60 * 7, 20)}
-    assert "7 anchors per row (default: 60)." in str(assessment)
+    assert set(Recorder.shapes) == {(60, 10), (60 * 7, 30)}  # pairs are [R, X, X - R]
+    assert "7 anchors per row (default: 50)." in str(assessment)
 
 
 @pytest.mark.parametrize("value", ["quick", "auto"])
 def test_reported_train_anchors_are_used(value):
     Recorder.shapes.clear()
     assessment = assess(Recorder(), *diabetes(300), cv=2, n_train_anchors=value)
-    assert set(Recorder.shapes) == {(120, 10), (120 * assessment.train_anchors, 20)}
+    assert set(Recorder.shapes) == {(120, 10), (120 * assessment.train_anchors, 30)}
     assert (assessment.train_anchors == assessment.default_train_anchors) == (value == "auto")
 
 

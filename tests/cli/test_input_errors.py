@@ -220,7 +220,7 @@ FOLDERS = {
         "was altered",
     ),
     "newer format": (
-        lambda f: rewrite(f, lambda m: m.update(format="deltauq.table/5")),
+        lambda f: rewrite(f, lambda m: m.update(format="deltauq.table/999")),
         "unknown to deltauq",
     ),
     "unknown format": (lambda f: rewrite(f, lambda m: m.update(format="mystery")), "unknown to deltauq"),

@@ -14,7 +14,7 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 import deltauq
 from deltauq import AnchoredClassifier, AnchoredRegressor
 from deltauq.calibration import ConformalClassifier, ConformalRegressor
-from deltauq.core import SetPrior
+from deltauq.core import Anchors, SetPrior
 from deltauq.utils.formatting import as_text, short_repr
 
 SECRET = 0.8765
@@ -44,17 +44,28 @@ def assert_no_data(value, most=400):
 )
 @pytest.mark.parametrize("wrap", [AnchoredRegressor, AnchoredClassifier])
 def test_estimators(kind, wrap):
-    base = DecisionTreeRegressor() if wrap is AnchoredRegressor else DecisionTreeClassifier()
-    model = wrap(base, anchors=kind(X), n_anchors=5, random_state=0)
+    regression = wrap is AnchoredRegressor
+    base = DecisionTreeRegressor() if regression else DecisionTreeClassifier()
+    target = {"target": "value"} if regression else {}  # an array has no targets
+    model = wrap(base, anchors=kind(X), n_anchors=5, random_state=0, **target)
     assert_no_data(model)
-    fitted = model.fit(kind(X), y if wrap is AnchoredRegressor else y > y.mean())
+    fitted = model.fit(kind(X), y if regression else y > y.mean())
     assert_no_data(fitted)
     assert "anchors=<" in repr(fitted)
     assert np.isfinite(fitted.predict(kind(X))).all(), "showing it changes nothing"
 
 
+def test_labelled_anchors():
+    model = AnchoredRegressor(DecisionTreeRegressor(), anchors=Anchors(X, y), random_state=0)
+    assert_no_data(model)
+    assert_no_data(model.fit(X, y))
+    shown = " ".join(repr(model).split())
+    assert "Anchors(X=<ndarray of shape (40, 3)>, y=<ndarray of shape (40,)>)" in shown
+    assert_no_data(model.anchors_)
+
+
 def test_conformal_wrappers():
-    model = AnchoredRegressor(DecisionTreeRegressor(), anchors=X, random_state=0).fit(X, y)
+    model = AnchoredRegressor(DecisionTreeRegressor(), anchors=Anchors(X, y), random_state=0).fit(X, y)
     assert_no_data(ConformalRegressor(model, delta=SECRET * np.ones(20)))
     assert_no_data(ConformalRegressor(model).conformalize(X, y))
     classifier = AnchoredClassifier(DecisionTreeClassifier(), anchors=X, random_state=0).fit(X, y > 1)
