@@ -144,24 +144,31 @@ ACCEPT_NAN = [
 
 
 @pytest.mark.parametrize("base", ACCEPT_NAN, ids=lambda b: type(b).__name__)
-@pytest.mark.parametrize("encoding", ["difference", "identity", "two-anchor"])
-def test_missing_values_reach_bases_that_accept_them(base, encoding, gaps):
+@pytest.mark.parametrize("encoding", ["difference", "full", "identity", "two-anchor"])
+@pytest.mark.parametrize("target", ["difference", "value"])
+def test_missing_values_reach_bases_that_accept_them(base, encoding, target, gaps):
     X, y = gaps
     if isinstance(base, MultiOutputRegressor):
         y = np.column_stack([y, -y])
-    model = fit(base, (X, y), encoding=encoding)
+    model = fit(base, (X, y), encoding=encoding, target=target)
     assert get_tags(model).input_tags.allow_nan
-    assert np.isnan(model.anchors_).any()
+    assert np.isnan(model.anchors_.X).any()
     # The definition, anchor by anchor: a difference is missing where either of its parts is.
-    R = model.anchors_
+    R = model.anchors_.X
     second = np.roll(R, -1, axis=0)
     forms = {
         "difference": lambda k: [R[k], X - R[k]],
+        "full": lambda k: [R[k], X, X - R[k]],
         "identity": lambda k: [R[k], X],
         "two-anchor": lambda k: [R[k], second[k], X - R[k] - second[k]],
     }
     tuples = (np.hstack([np.broadcast_to(p, X.shape) for p in forms[encoding](k)]) for k in range(len(R)))
     expected = np.array([model.estimator_.predict(Z) for Z in tuples])
+    if target == "difference":
+        labels = model.anchors_.y
+        if encoding == "two-anchor":
+            labels = (labels + np.roll(labels, -1, axis=0)) / 2
+        expected = expected + labels[:, None]
     np.testing.assert_allclose(model.predict(X), expected.mean(axis=0), rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(model.posterior(X).var, expected.var(axis=0), rtol=1e-6, atol=1e-12)
 
@@ -240,13 +247,13 @@ def test_missing_values_under_other_parameters(params, gaps):
 
 
 def test_missing_values_in_prediction_only(table, gaps):
-    forest = fit(RandomForestRegressor(4), table)
+    forest, X = fit(RandomForestRegressor(4), table), gaps[0]
     expected = [
-        forest.estimator_.predict(np.hstack([np.broadcast_to(r, gaps[0].shape), gaps[0] - r]))
-        for r in forest.anchors_
+        label + forest.estimator_.predict(np.hstack([np.broadcast_to(r, X.shape), X, X - r]))
+        for r, label in zip(forest.anchors_.X, forest.anchors_.y, strict=True)
     ]
-    np.testing.assert_allclose(forest.predict(gaps[0]), np.mean(expected, axis=0), rtol=1e-9)
-    forest.set_anchors(gaps[0][:7])
+    np.testing.assert_allclose(forest.predict(X), np.mean(expected, axis=0), rtol=1e-9)
+    forest.set_anchors(X[:7], gaps[1][:7])
     assert np.isfinite(forest.predict(table[0])).all()
 
 
@@ -259,14 +266,15 @@ def test_weights_equal_repeated_rows_with_missing_values(gaps):
         for _ in range(2)
     ]
     weighted, repeated = models[0].fit(X, y, weights), models[1].fit(X[twice], y[twice])
-    assert sorted(map(str, weighted.anchors_)) == sorted(map(str, repeated.anchors_))
+    drawn = [sorted(map(str, np.column_stack([m.anchors_.X, m.anchors_.y]))) for m in (weighted, repeated)]
+    assert drawn[0] == drawn[1]
 
 
 def test_equal_anchors_with_missing_values_count_as_one(gaps):
     model = fit(DecisionTreeRegressor(), gaps)
     row = np.array([[np.nan, *np.zeros(gaps[0].shape[1] - 1)]])
     with pytest.warns(UserWarning, match="only one distinct anchor"):
-        model.set_anchors(np.repeat(row, 3, axis=0))
+        model.set_anchors(np.repeat(row, 3, axis=0), np.ones(3))
 
 
 # -- models of other libraries ---------------------------------------------------------------------

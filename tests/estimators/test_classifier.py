@@ -34,7 +34,7 @@ def test_probabilities_are_the_mean_over_anchors(labelled):
     X, y = labelled
     model = AnchoredClassifier(KNeighborsClassifier(), n_anchors=9, random_state=0).fit(X, y)
     by_hand = np.array(
-        [model.estimator_.predict_proba(np.hstack([np.tile(r, (90, 1)), X - r])) for r in model.anchors_]
+        [model.estimator_.predict_proba(np.hstack([np.tile(r, (90, 1)), X - r])) for r in model.anchors_.X]
     )
     proba, std = model.predict_proba(X, return_std=True)
     np.testing.assert_allclose(proba, by_hand.mean(axis=0))
@@ -69,7 +69,7 @@ def test_votes_without_probabilities_or_scores(labelled):
     model = AnchoredClassifier(Nearest(), n_anchors=10, random_state=0).fit(X, y)
     assert not hasattr(model, "predict_proba")
     votes = np.array(
-        [model.estimator_.predict(np.hstack([np.tile(r, (90, 1)), X - r])) for r in model.anchors_]
+        [model.estimator_.predict(np.hstack([np.tile(r, (90, 1)), X - r])) for r in model.anchors_.X]
     )
     share = (votes[:, :, None] == model.classes_).mean(axis=0)
     np.testing.assert_array_equal(model.predict(X), model.classes_[share.argmax(axis=1)])

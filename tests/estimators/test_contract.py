@@ -24,6 +24,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from sklearn.utils.validation import has_fit_parameter
 
 from deltauq import AnchoredClassifier, AnchoredRegressor
+from deltauq.core.encoding import ENCODINGS
+from deltauq.core.target import TARGETS
 from deltauq.testing import EXPECTED_FAILED_CHECKS, check_contract, expected_failed_checks
 
 pytestmark = [
@@ -88,16 +90,23 @@ EXACT = [DecisionTreeRegressor(), RandomForestRegressor(5, n_jobs=2), ExtraTrees
 
 
 @pytest.mark.parametrize("base", EXACT, ids=lambda b: type(b).__name__)
-@pytest.mark.parametrize("encoding", ["difference", "identity", "two-anchor"])
-def test_contract_of_trees_without_tolerance(base, encoding, table):
-    check_contract(AnchoredRegressor(base, encoding=encoding, random_state=0), *table, rtol=0)
+@pytest.mark.parametrize("encoding", ENCODINGS)
+@pytest.mark.parametrize("target", TARGETS)
+def test_contract_of_trees_without_tolerance(base, encoding, target, table):
+    model = AnchoredRegressor(base, encoding=encoding, target=target, random_state=0)
+    check_contract(model, *table, rtol=0)
 
 
 @pytest.mark.parametrize("base", [SVR(C=10), HistGradientBoostingRegressor(max_iter=20), MLPRegressor()])
-def test_contract_of_other_regressors(base, table):
+@pytest.mark.parametrize("encoding", ENCODINGS)
+@pytest.mark.parametrize("target", TARGETS)
+def test_contract_of_other_regressors(base, encoding, target, table):
+    model = AnchoredRegressor(
+        base, encoding=encoding, target=target, n_anchors=15, n_train_anchors=20, random_state=0
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        check_contract(AnchoredRegressor(base, n_anchors=15, random_state=0), *table)
+        check_contract(model, *table)
 
 
 @pytest.mark.parametrize("base", [RandomForestClassifier(5), SVC(), KNeighborsClassifier()])
@@ -114,9 +123,10 @@ def test_contract_detects_batch_dependence(table):
         check_contract(Leaky(DecisionTreeRegressor(), random_state=0), *table)
 
 
-def test_constructors_differ_in_n_anchors_only():
-    ours = inspect.signature(AnchoredRegressor).parameters
+def test_constructors_differ_in_target_and_n_anchors_only():
+    ours = dict(inspect.signature(AnchoredRegressor).parameters)
     theirs = inspect.signature(AnchoredClassifier).parameters
+    assert ours.pop("target").default == "difference"
     different = {name for name in ours if ours[name].default != theirs[name].default}
     assert list(ours) == list(theirs) and different == {"n_anchors"}
     assert (ours["n_anchors"].default, theirs["n_anchors"].default) == (100, 20)

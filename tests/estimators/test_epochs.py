@@ -21,7 +21,8 @@ class Recorder(MLPRegressor):
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_every_epoch_draws_new_anchors(table):
     X, y = table
-    model = AnchoredRegressor(Recorder(hidden_layer_sizes=(8,), max_iter=4), random_state=0).fit(X, y)
+    base = Recorder(hidden_layer_sizes=(8,), max_iter=4)
+    model = AnchoredRegressor(base, encoding="difference", random_state=0).fit(X, y)
     epochs = model.estimator_.epochs_
     assert len(epochs) == 4 and all(epoch.shape == (60, 8) for epoch in epochs)
     decoded = [epoch[:, :4] + epoch[:, 4:] for epoch in epochs]
@@ -38,7 +39,7 @@ def test_n_train_anchors_limits_the_anchors_of_epochs(table):
     ).fit(*table)
     anchors = np.unique(np.vstack(model.estimator_.epochs_)[:, :4], axis=0)
     assert len(anchors) == 3
-    assert {tuple(a) for a in model.anchors_} == {tuple(a) for a in anchors}
+    assert {tuple(a) for a in model.anchors_.X} == {tuple(a) for a in anchors}
 
 
 def test_stopping_rule(table):

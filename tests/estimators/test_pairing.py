@@ -1,5 +1,6 @@
 import pickle
 import tracemalloc
+from dataclasses import replace
 from unittest.mock import patch
 
 import numpy as np
@@ -12,6 +13,7 @@ from sklearn.dummy import DummyRegressor
 from sklearn.ensemble import (
     BaggingRegressor,
     ExtraTreesRegressor,
+    HistGradientBoostingRegressor,
     RandomForestClassifier,
     RandomForestRegressor,
 )
@@ -24,22 +26,41 @@ from sklearn.svm import SVR
 from sklearn.tree import DecisionTreeRegressor
 
 from deltauq import AnchoredRegressor
-from deltauq.core import DataPrior, Difference
+from deltauq.core import (
+    Anchors,
+    DataPrior,
+    Difference,
+    DifferenceTarget,
+    Full,
+    Identity,
+    TwoAnchor,
+    ValueTarget,
+)
 from deltauq.estimators import pairing
 from deltauq.estimators.pairing import TrainingRows
 
 
-def rows(n, d=2):
+def training_rows(n, d=2):
     X = np.random.default_rng(0).normal(size=(n, d))
     return TrainingRows(X, X[:, 0], None, np.zeros(n, dtype=int))
 
 
 @pytest.mark.parametrize(
-    ("n", "anchors"), [(10, 10), (200, 200), (316, 316), (317, 315), (1000, 100), (5000, 20), (100_000, 20)]
+    ("n", "anchors"), [(10, 10), (200, 200), (316, 316), (317, 315), (1000, 100), (5000, 20), (100_000, 10)]
 )
-def test_auto_n_train_anchors(n, anchors):
+def test_auto_n_train_anchors_of_a_tree(n, anchors):
     assert pairing.count_train_anchors(n, "auto", DecisionTreeRegressor()) == anchors
+    assert pairing.count_train_anchors(n, "auto", RandomForestRegressor(1)) == anchors
     assert pairing.count_train_anchors(n, 7, DecisionTreeRegressor()) == 7
+
+
+@pytest.mark.parametrize(
+    ("n", "anchors"), [(10, 10), (50, 50), (51, 50), (2000, 50), (2500, 40), (5000, 20), (100_000, 20)]
+)
+@pytest.mark.parametrize("base", [Ridge(), HistGradientBoostingRegressor(), make_pipeline(SVR())], ids=str)
+def test_auto_n_train_anchors_of_other_estimators(base, n, anchors):
+    assert pairing.count_train_anchors(n, "auto", base) == anchors
+    assert pairing.count_train_anchors(n, 300, base) == 300
 
 
 @pytest.mark.parametrize(
@@ -53,7 +74,7 @@ def test_auto_n_train_anchors(n, anchors):
         (RandomForestClassifier(5), 2000, 50),
         (TransformedTargetRegressor(RandomForestRegressor(50)), 2000, 10),
         (BaggingRegressor(DecisionTreeRegressor(), 50), 2000, 10),
-        (RandomForestRegressor(0), 200, 200),
+        (RandomForestRegressor(0), 200, 50),
     ],
 )
 def test_auto_n_train_anchors_of_forests(forest, n, anchors):
@@ -100,14 +121,33 @@ def test_shared_pairs_with_few_anchors_per_row(n, anchors, data):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_pairs_decode_to_their_rows_in_blocks(dtype, monkeypatch):
+@pytest.mark.parametrize("encoding", [Difference(), Full(), Identity()], ids=str)
+@pytest.mark.parametrize("target", [DifferenceTarget(), ValueTarget()], ids=str)
+def test_pairs_decode_to_their_rows_in_blocks(dtype, encoding, target, monkeypatch):
     monkeypatch.setattr(pairing, "PAIRS_PER_BLOCK", 7)
-    data = rows(11)
-    partners = pairing.shared_pairs(11, 11, 5, np.random.default_rng(0))
-    tuples = pairing.encode_pairs(data.X, data.X, partners, Difference(), dtype, np.random.default_rng(0))
-    assert tuples.dtype == dtype and tuples.shape == (55, 4)
-    np.testing.assert_allclose(Difference().decode(tuples), np.repeat(data.X, 5, axis=0), rtol=1e-5)
-    np.testing.assert_allclose(tuples[:, :2], data.X[partners.reshape(-1)], rtol=1e-6)
+    data, rng = training_rows(11), np.random.default_rng(0)
+    rows, partners = np.repeat(np.arange(11), 5), pairing.shared_pairs(11, 11, 5, rng).reshape(-1)
+    anchors = data.as_anchors(target)
+    tuples, learned = pairing.encode_pairs(data, anchors, rows, partners, encoding, target, rng, dtype)
+    assert tuples.dtype == dtype and tuples.shape == (55, 2 * encoding.width)
+    np.testing.assert_allclose(encoding.decode(tuples), data.X[rows], rtol=1e-5)
+    np.testing.assert_allclose(tuples[:, :2], data.X[partners], rtol=1e-6)
+    np.testing.assert_allclose(target.decode(learned, data.y[partners]), data.y[rows], atol=1e-15)
+    assert np.array_equal(learned, data.y[rows]) == (not target.needs_labels)
+
+
+def test_targets_of_pairs_with_two_anchors():
+    """Without a model: the mean target of both anchors, whichever the second one is, is taken off."""
+    data, rng = training_rows(9), np.random.default_rng(0)
+    data = replace(data, y=np.stack([3 * data.X[:, 0] + 1, -data.X[:, 1]], axis=1))
+    rows, partners = np.repeat(np.arange(9), 9), np.tile(np.arange(9), 9)
+    tuples, learned = pairing.encode_pairs(
+        data, data.as_anchors(DifferenceTarget()), rows, partners, TwoAnchor(), DifferenceTarget(), rng
+    )
+    first, second, _ = np.split(tuples, 3, axis=1)
+    middle = (first + second) / 2
+    expected = data.y[rows] - np.stack([3 * middle[:, 0] + 1, -middle[:, 1]], axis=1)
+    np.testing.assert_allclose(learned, expected, atol=1e-12)
 
 
 def test_pairs_of_kernel_machines_are_limited():
@@ -118,7 +158,7 @@ def test_pairs_of_kernel_machines_are_limited():
     model.estimator = SVR()
     model.fit(X, X[:, 0])
     assert model.estimator_.shape_fit_[0] == 400 * 25
-    assert len(np.unique(model.anchors_, axis=0)) == 50
+    assert len(np.unique(model.anchors_.X, axis=0)) == 50
 
 
 def test_pairs_of_trees(table):
@@ -127,9 +167,9 @@ def test_pairs_of_trees(table):
     X = X + 1e6
     forest = RandomForestRegressor(1, bootstrap=False, random_state=0)
     tree = AnchoredRegressor(forest, n_train_anchors=60, random_state=0).fit(X, y)
-    knn = AnchoredRegressor(KNeighborsRegressor(1), random_state=0).fit(X, y)
+    knn = AnchoredRegressor(KNeighborsRegressor(1), n_train_anchors=60, random_state=0).fit(X, y)
     direct = RandomForestRegressor(1, bootstrap=False, random_state=0)
-    direct.fit(knn.estimator_._fit_X, np.repeat(y, 60))
+    direct.fit(knn.estimator_._fit_X, knn.estimator_._y)
     np.testing.assert_array_equal(tree.estimator_[0].tree_.threshold, direct[0].tree_.threshold)
 
 
@@ -146,48 +186,56 @@ def test_second_anchors_are_independent(table):
     assert len(partners) == 30 and min(len(met) for met in partners.values()) > 15
 
 
-@pytest.mark.parametrize("n_train_anchors", [1, 3])
-def test_random_pairs(table, n_train_anchors):
-    X, y = table
-    model = AnchoredRegressor(KNeighborsRegressor(), pairing="random", n_train_anchors=n_train_anchors)
-    model.set_params(random_state=0, n_anchors=50).fit(X, y)
-    differences = model.estimator_._fit_X[:, 4:]
-    assert (differences == 0).all(axis=1).mean() < 0.1
-    assert len(np.unique(model.anchors_, axis=0)) == 50
-    assert model.predict(X, return_std=True)[1].min() > 0
-
-
 def test_support_limits_training_anchors(table):
     X, y = table
     by_data = AnchoredRegressor(KNeighborsRegressor(), n_train_anchors=1000, random_state=0).fit(X, y)
     assert by_data.estimator_.n_samples_fit_ == 60 * 60
-    by_set = AnchoredRegressor(KNeighborsRegressor(), anchors=X[:5], random_state=0).fit(X, y)
+    by_set = AnchoredRegressor(KNeighborsRegressor(), anchors=Anchors(X[:5], y[:5]), random_state=0).fit(X, y)
     assert by_set.estimator_.n_samples_fit_ == 60 * 5
 
 
 def test_drawn_anchors_are_validated(table):
     class Broken(DataPrior):
-        def draw(self, x, n, rng, **_):
-            return np.full((n, x.shape[1]), np.nan)
+        def draw(self, rows, n, rng, **_):
+            return Anchors(np.full((n, rows.X.shape[1]), np.nan), rows.y[:n])
 
     class Narrow(DataPrior):
-        def draw(self, x, n, rng, **_):
-            return x[:n, :2]
+        def draw(self, rows, n, rng, **_):
+            return Anchors(rows.X[:n, :2], rows.y[:n])
+
+    class Unlabelled(DataPrior):
+        def draw(self, rows, n, rng, **_):
+            return Anchors(rows.X[:n])
+
+    class Wide(DataPrior):
+        def draw(self, rows, n, rng, **_):
+            return Anchors(rows.X[:n], np.stack([rows.y[:n]] * 2, axis=1))
 
     with pytest.raises(ValueError, match="anchors contains NaN"):
         AnchoredRegressor(Ridge(), anchors=Broken()).fit(*table)
     with pytest.raises(ValueError, match=r"anchors drawn by Narrow.*shape"):
         AnchoredRegressor(Ridge(), anchors=Narrow()).fit(*table)
+    for prior in (Unlabelled(), Wide()):
+        with pytest.raises(ValueError, match="need one target each"):
+            AnchoredRegressor(Ridge(), anchors=prior).fit(*table)
+    AnchoredRegressor(Ridge(), anchors=Unlabelled(), target="value").fit(*table)
 
 
-@pytest.mark.parametrize("params", [{}, {"pairing": "random"}, {"n_train_anchors": 3000}], ids=str)
-def test_memory_of_fitting(params):
-    """The cap is lowered twentyfold, so that the test itself stays small."""
+@pytest.mark.parametrize("n_train_anchors", ["auto", 3000])
+@pytest.mark.parametrize("target", ["difference", "value"])
+def test_memory_of_fitting(target, n_train_anchors):
+    """The cap and the blocks are made twenty times smaller, so that the test itself stays small."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(3000, 40))
-    with patch.object(pairing, "MAX_PAIR_BYTES", 25_000_000):
+    model = AnchoredRegressor(
+        DummyRegressor(), target=target, n_train_anchors=n_train_anchors, n_anchors=2, random_state=0
+    )
+    with (
+        patch.object(pairing, "MAX_PAIR_BYTES", 25_000_000),
+        patch.object(pairing, "PAIRS_PER_BLOCK", pairing.PAIRS_PER_BLOCK // 20),
+    ):
         tracemalloc.start()
-        AnchoredRegressor(DummyRegressor(), random_state=0, n_anchors=2, **params).fit(X, X[:, 0])
+        model.fit(X, X[:, 0])
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
     assert peak < 60_000_000

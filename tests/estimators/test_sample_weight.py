@@ -16,15 +16,37 @@ WEIGHTS = np.arange(60) % 4
 
 
 def repeated(X, y, weights=WEIGHTS):
-    return np.repeat(X, weights, axis=0), np.repeat(y, weights)
+    return np.repeat(X, weights, axis=0), np.repeat(y, weights, axis=0)
 
 
-@pytest.mark.parametrize(("anchors", "n_train_anchors"), [("data", "auto"), ("data", 10), ("normal", 10)])
-def test_a_weight_equals_a_repeated_row(table, n_train_anchors, anchors):
-    model = AnchoredRegressor(Ridge(), anchors=anchors, n_train_anchors=n_train_anchors, random_state=0)
+@pytest.mark.parametrize(
+    ("target", "anchors", "n_train_anchors"),
+    [
+        ("difference", "data", 1000),
+        ("difference", "data", 10),
+        ("value", "data", 1000),
+        ("value", "data", 10),
+        ("value", "normal", 10),
+    ],
+)
+@pytest.mark.parametrize("n_outputs", [1, 2])
+def test_a_weight_equals_a_repeated_row(table, target, anchors, n_train_anchors, n_outputs):
+    model = AnchoredRegressor(
+        Ridge(), target=target, anchors=anchors, n_train_anchors=n_train_anchors, random_state=0
+    )
     X, y = table
-    weighted = sklearn.clone(model).fit(X, y, sample_weight=WEIGHTS).posterior(X)
-    plain = sklearn.clone(model).fit(*repeated(X, y)).posterior(X)
+    Y = y if n_outputs == 1 else np.column_stack([y, y**2])
+    weighted = sklearn.clone(model).fit(X, Y, sample_weight=WEIGHTS).posterior(X)
+    plain = sklearn.clone(model).fit(*repeated(X, Y)).posterior(X)
+    np.testing.assert_allclose(weighted.mean, plain.mean, rtol=1e-6)
+    np.testing.assert_allclose(weighted.std, plain.std, rtol=1e-6)
+
+
+def test_a_weight_equals_a_repeated_row_with_few_rows(table):
+    """As many anchors as rows, the default for few rows."""
+    X, y = table[0][:24], table[1][:24]
+    weighted = AnchoredRegressor(Ridge(), random_state=0).fit(X, y, WEIGHTS[:24]).posterior(X)
+    plain = AnchoredRegressor(Ridge(), random_state=0).fit(*repeated(X, y, WEIGHTS[:24])).posterior(X)
     np.testing.assert_allclose(weighted.mean, plain.mean, rtol=1e-6)
     np.testing.assert_allclose(weighted.std, plain.std, rtol=1e-6)
 
@@ -67,7 +89,7 @@ def test_weights_of_a_base_that_learns_by_epochs(table):
     X, y = table
     weights = np.where(X[:, 0] > 0, 1.0, 0.0)
     model = AnchoredRegressor(SGDRegressor(), random_state=0).fit(X, y, sample_weight=weights)
-    assert np.all(model.anchors_[:, 0] > 0), "anchors are drawn by weight"
+    assert np.all(model.anchors_.X[:, 0] > 0), "anchors are drawn by weight"
 
 
 @pytest.mark.parametrize(

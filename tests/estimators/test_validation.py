@@ -63,7 +63,8 @@ def test_invalid_training_data(X, y, error, message):
         ({"n_anchors": 0}, "'n_anchors'.* must be an int in the range .* Got 0"),
         ({"n_anchors": 2.5}, "'n_anchors'.* must be an int"),
         ({"n_train_anchors": "all"}, "'n_train_anchors'.* must be"),
-        ({"pairing": "each"}, "'pairing'.* must be a str among"),
+        ({"target": "ratio"}, "'target'.* must be a str among"),
+        ({"target": None}, "'target'.* must be a str among"),
         ({"encoding": "sum"}, "'encoding'.* must be a str among"),
         ({"anchors": "nearest"}, "'anchors'.* must be a str among"),
         ({"anchors": np.ones((4, 7))}, "anchors have 7 features, but X has 3"),
@@ -277,9 +278,9 @@ def test_regression_targets_for_a_classifier_raise():
 def test_column_order_of_anchors():
     frame = pd.DataFrame(X, columns=list("abc"))
     model = AnchoredRegressor(DecisionTreeRegressor(), random_state=0).fit(frame, y)
-    model.set_anchors(frame[:5])
+    model.set_anchors(frame[:5], y[:5])
     with pytest.raises(ValueError, match="feature names"):
-        model.set_anchors(frame[list("cba")][:5])
+        model.set_anchors(frame[list("cba")][:5], y[:5])
     with pytest.raises(ValueError, match="feature names"):
         AnchoredRegressor(DecisionTreeRegressor(), anchors=frame[list("cba")]).fit(frame, y)
 
@@ -287,6 +288,6 @@ def test_column_order_of_anchors():
 def test_a_single_anchor_warns():
     model = AnchoredRegressor(DecisionTreeRegressor(), random_state=0).fit(X, y)
     with pytest.warns(UserWarning, match="only one distinct anchor"):
-        model.set_anchors(X[:1])
+        model.set_anchors(X[:1], y[:1])
     with pytest.warns(UserWarning, match="only one distinct anchor"):
         AnchoredRegressor(DecisionTreeRegressor(), n_anchors=1, random_state=0).fit(X, y)

@@ -217,7 +217,7 @@ class BaseAnchored(ShortRepr, MetaEstimatorMixin, BaseEstimator):
         anchors, target = self.anchors, self._target()
         if not isinstance(anchors, str) and not hasattr(anchors, "draw"):
             X, y = (anchors.X, anchors.y) if isinstance(anchors, Anchors) else (anchors, None)
-            anchors = self._check_anchors(X, y)
+            anchors = self._check_anchors(X, y, target)
         encoding = default_encoding(self._base(), target) if self.encoding == "auto" else self.encoding
         return Trainer(
             base=prepare_base(self._base(), random_state),
@@ -325,10 +325,17 @@ class BaseAnchored(ShortRepr, MetaEstimatorMixin, BaseEstimator):
         self
         """
         check_is_fitted(self)
-        self.anchors_ = self._check_anchors(X, y)
-        if self.target_.needs_labels and self.anchors_.y is None:
+        anchors = self._check_anchors(X, y, self.target_)
+        if self.target_.needs_labels and anchors.y is None:
             raise ValueError("set_anchors needs the targets of the anchors: call set_anchors(X, y).")
-        warn_if_single_anchor(self.anchors_)
+        before = self.anchors_.y
+        if anchors.y is not None and before is not None and anchors.y.shape[1:] != before.shape[1:]:
+            raise ValueError(
+                f"targets of anchors have shape {anchors.y.shape[1:]} each, but those of the training rows "
+                f"have {before.shape[1:]}."
+            )
+        self.anchors_ = anchors
+        warn_if_single_anchor(anchors)
         return self
 
     def calibrated_std(self, std: np.ndarray) -> np.ndarray:
@@ -353,13 +360,13 @@ class BaseAnchored(ShortRepr, MetaEstimatorMixin, BaseEstimator):
                 "that are held out."
             )
 
-    def _check_anchors(self, X: Any, y: Any) -> Anchors:
+    def _check_anchors(self, X: Any, y: Any, target: Target) -> Anchors:
         """Return given anchors, with targets if they are given and needed."""
         rows = self._check_anchor_rows(X)
-        if y is None or not self._target().needs_labels:
+        if y is None or not target.needs_labels:
             return Anchors(rows)
-        targets = check_array(y, dtype=np.float64, ensure_2d=False, input_name="the targets of anchors")
-        return Anchors(rows, targets.reshape(-1) if self._single_output else targets)
+        y = check_array(y, dtype=np.float64, ensure_2d=False, input_name="the targets of anchors", copy=True)
+        return Anchors(rows, y[:, 0] if self._single_output and y.shape[1:] == (1,) else y)
 
     def _check_anchor_rows(self, anchors: Any) -> np.ndarray:
         """Return the inputs of given anchors as a float64 array of shape (K, d)."""
