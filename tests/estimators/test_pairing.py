@@ -238,4 +238,4 @@ def test_memory_of_fitting(target, n_train_anchors):
         model.fit(X, X[:, 0])
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
-    assert peak < 60_000_000
+    assert peak < 35_000_000
