@@ -35,7 +35,7 @@ PackedTrees = module.PackedTrees
 D = 4
 TREES = [DecisionTreeRegressor, DecisionTreeClassifier, ExtraTreeRegressor, ExtraTreeClassifier]
 FORESTS = [RandomForestRegressor, RandomForestClassifier, ExtraTreesRegressor, ExtraTreesClassifier]
-ENCODINGS = ["difference", "identity", "two anchors"]
+ENCODINGS = ["difference", "full", "identity", "two anchors"]
 # In groups down to the leaves; as shipped; one by one from the root.
 GROUP_LIMITS = [0, module.GROUP_LIMIT, 10**6]
 
@@ -48,6 +48,8 @@ def anchor_parts(encoding, R1, R2):
     """Anchor columns and offset, for one anchor or row by row."""
     if encoding == "difference":
         return R1, R1
+    if encoding == "full":
+        return R1, np.concatenate([np.zeros_like(R1), R1], axis=-1)
     if encoding == "identity":
         return R1, np.zeros_like(R1)
     return np.concatenate([R1, R2], axis=-1), R1 + R2
@@ -55,7 +57,8 @@ def anchor_parts(encoding, R1, R2):
 
 def tuples(X, columns, offset):
     columns = np.broadcast_to(columns, (len(X), np.shape(columns)[-1]))
-    return np.hstack([columns, X - offset])
+    copies = np.tile(X, np.shape(offset)[-1] // X.shape[1])
+    return np.hstack([columns, copies - offset])
 
 
 def sample(rng, shape, step):
