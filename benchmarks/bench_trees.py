@@ -1,24 +1,37 @@
-"""Mean and variance over the anchors of a forest: packed trees against one matrix of pairs per anchor.
+"""Mean and variance over the anchors of forests and boosting: compiled trees against a loop over anchors.
 
-The plain method is timed with the forest's own threads over trees and with threads over rows, because
-starting the forest's threads for every anchor takes longer than the trees. The methods take turns, so that
-other load affects them equally; times are medians.
+The loop forms the tuples of one anchor at a time and calls the estimator's own `predict`. The methods take
+turns, so that other load affects them equally; times are medians.
 """
 
 from __future__ import annotations
 
-from copy import copy
 from functools import partial
 from importlib.util import find_spec
 
 import numpy as np
+from lightgbm import LGBMRegressor
 from measure import measure
-from sklearn.ensemble import RandomForestRegressor
+from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
+from xgboost import XGBRegressor
 
 from deltauq import AnchoredRegressor
-from deltauq.core import Difference, Moments
+from deltauq.core import Moments
 
-TRAIN, ROWS, ANCHORS, TREES, THREADS, REPEATS = 200, 20_000, 100, 5, 2, 7
+TRAIN, ROWS, THREADS, REPEATS = 200, 20_000, 2, 5
+MODELS = {
+    "forest of 5, [R, X - R] -> y": (
+        RandomForestRegressor(5, n_jobs=THREADS),
+        {"target": "value", "n_anchors": 100},
+    ),
+    "forest of 5, [R, X, X - R] -> y - y_R": (
+        RandomForestRegressor(5, n_jobs=THREADS),
+        {"n_anchors": 100},
+    ),
+    "boosting of scikit-learn": (HistGradientBoostingRegressor(), {"n_anchors": 50}),
+    "LightGBM": (LGBMRegressor(n_jobs=THREADS, verbose=-1), {"n_anchors": 50}),
+    "XGBoost": (XGBRegressor(n_jobs=THREADS), {"n_anchors": 50}),
+}
 
 
 def make_data(n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -31,52 +44,44 @@ def make_data(n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]
     return X, smooth + 2 * X[:, 6] * X[:, 16] ** 2 + 0.5 * rng.normal(size=n)
 
 
-class Unpacked(Difference):
-    """The default encoding; trees are packed for encodings that do not override `encode` only."""
-
-    def encode(self, *args, **options):
-        """Join anchors and input into tuples."""
-        return super().encode(*args, **options)
-
-
-def by_forest(model: AnchoredRegressor, X: np.ndarray) -> np.ndarray:
-    """Return mean and variance, with one call of the forest's `predict` per anchor."""
+def by_loop(model: AnchoredRegressor, X: np.ndarray) -> np.ndarray:
+    """Return mean and variance, with one call of the estimator's `predict` per anchor."""
     moments = Moments()
-    for anchor in model.anchors_:
-        moments.update(model.estimator_.predict(np.hstack([np.broadcast_to(anchor, X.shape), X - anchor])))
+    anchors = model.anchors_
+    for k in range(len(anchors)):
+        output = model.estimator_.predict(model.encoding_.encode(X, anchors.X[k][None]))
+        moments.update(output if anchors.y is None else output + anchors.y[k])
     return np.stack([moments.mean, moments.var])
 
 
-def by_posterior(model: AnchoredRegressor, X: np.ndarray, *, packed: bool) -> np.ndarray:
-    """Return mean and variance of the library's posterior, with or without packed trees."""
-    model = model if packed else copy(model)
-    if not packed:
-        model.encoding_ = Unpacked()
+def by_posterior(model: AnchoredRegressor, X: np.ndarray) -> np.ndarray:
+    """Return mean and variance of the library's posterior."""
     posterior = model.posterior(X)
     return np.stack([posterior.mean, posterior.var])
 
 
 def main() -> None:
-    """Print the time and memory of all methods, and the ratio to packed trees."""
+    """Print the time and memory of both methods, and their ratio."""
     rng = np.random.default_rng(0)
     (R, y), (X, _) = make_data(TRAIN, rng), make_data(ROWS, rng)
-    forest = RandomForestRegressor(TREES, n_jobs=THREADS)
-    model = AnchoredRegressor(forest, n_anchors=ANCHORS, n_jobs=THREADS, random_state=0).fit(R, y)
-    methods = {
-        "packed, threads over rows": partial(by_posterior, packed=True),
-        "plain, threads over rows": partial(by_posterior, packed=False),
-        "plain, forest.predict": by_forest,
-    }
-    # Few rows: this compiles the code without allocating the memory of a full run.
-    few = [method(model, X[:50]) for method in methods.values()]
-    np.testing.assert_allclose(few, [few[0]] * len(few), rtol=1e-9)
-    runs = [[measure(partial(method, model, X)) for method in methods.values()] for _ in range(REPEATS)]
-    seconds, memory = np.median(runs, axis=0)[:, 0], np.max(runs, axis=0)[:, 1]
-    print(
-        f"forest of {TREES} on {TRAIN}x{X.shape[1]}, all pairs; {ROWS} rows, K = {ANCHORS}, {THREADS} threads"
-    )
-    for name, s, mb in zip(methods, seconds, memory, strict=True):
-        print(f"{name:25}  {s:.3f} s  {s / seconds[0]:4.1f} times packed  {mb:3.0f} MB more at the peak")
+    print(f"{TRAIN} training rows of {X.shape[1]} columns; {ROWS} rows, {THREADS} threads")
+    for name, (estimator, options) in MODELS.items():
+        model = AnchoredRegressor(estimator, n_jobs=THREADS, random_state=0, **options).fit(R, y)
+        methods = {"compiled": partial(by_posterior, model), "loop": partial(by_loop, model)}
+        # Few rows: this compiles the code without allocating the memory of a full run.
+        few = [method(X[:50]) for method in methods.values()]
+        np.testing.assert_allclose(few[0], few[1], rtol=1e-4)
+        runs = [[measure(partial(method, X)) for method in methods.values()] for _ in range(REPEATS)]
+        (fast, slow), memory = np.median(runs, axis=0)[:, 0], np.max(runs, axis=0)[0, 1]
+        more = model.set_anchors(
+            np.tile(model.anchors_.X + 1e-9 * rng.normal(size=model.anchors_.X.shape), (4, 1)),
+            None if model.anchors_.y is None else np.tile(model.anchors_.y, 4),
+        )
+        _, memory_of_more = measure(partial(by_posterior, more, X))
+        print(
+            f"{name:38} K = {options['n_anchors']:3}  loop {slow:6.3f} s  compiled {fast:6.3f} s  "
+            f"{slow / fast:5.1f} times as fast  memory {memory:3.0f} MB, {memory_of_more:3.0f} MB with 4 K"
+        )
 
 
 if __name__ == "__main__":

@@ -7,12 +7,15 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from lightgbm import LGBMRegressor
+from sklearn.base import is_classifier
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.datasets import make_friedman1
 from sklearn.dummy import DummyRegressor
 from sklearn.ensemble import (
     BaggingRegressor,
     ExtraTreesRegressor,
+    HistGradientBoostingClassifier,
     HistGradientBoostingRegressor,
     RandomForestClassifier,
     RandomForestRegressor,
@@ -24,8 +27,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVR
 from sklearn.tree import DecisionTreeRegressor
+from xgboost import XGBClassifier, XGBRegressor
 
-from deltauq import AnchoredRegressor
+from deltauq import AnchoredClassifier, AnchoredRegressor
 from deltauq.core import (
     Anchors,
     DataPrior,
@@ -57,10 +61,48 @@ def test_auto_n_train_anchors_of_a_tree(n, anchors):
 @pytest.mark.parametrize(
     ("n", "anchors"), [(10, 10), (50, 50), (51, 50), (2000, 50), (2500, 40), (5000, 20), (100_000, 20)]
 )
-@pytest.mark.parametrize("base", [Ridge(), HistGradientBoostingRegressor(), make_pipeline(SVR())], ids=str)
+@pytest.mark.parametrize("base", [Ridge(), make_pipeline(SVR())], ids=str)
 def test_auto_n_train_anchors_of_other_estimators(base, n, anchors):
     assert pairing.count_train_anchors(n, "auto", base) == anchors
     assert pairing.count_train_anchors(n, 300, base) == 300
+
+
+@pytest.mark.parametrize(("n", "anchors"), [(10, 10), (200, 50), (1000, 20), (8000, 5), (100_000, 5)])
+@pytest.mark.parametrize(
+    "base", [HistGradientBoostingRegressor(), make_pipeline(HistGradientBoostingClassifier())], ids=str
+)
+def test_auto_n_train_anchors_of_boosting(base, n, anchors):
+    assert pairing.count_train_anchors(n, "auto", base) == anchors
+    assert pairing.count_train_anchors(n, 300, base) == 300
+
+
+@pytest.mark.parametrize(
+    ("base", "larger"),
+    [
+        (HistGradientBoostingRegressor(max_iter=7), {"max_iter": 14, "max_leaf_nodes": 62}),
+        (HistGradientBoostingRegressor(max_leaf_nodes=None), {"max_iter": 200, "max_leaf_nodes": None}),
+        (HistGradientBoostingClassifier(max_iter=7), {"max_iter": 14, "max_leaf_nodes": 31}),
+        (LGBMRegressor(n_estimators=7, verbose=-1), {"n_estimators": 14, "num_leaves": 62}),
+        (XGBRegressor(n_estimators=7), {"n_estimators": 14, "max_depth": 7}),
+        (XGBRegressor(n_estimators=7, max_depth=3), {"n_estimators": 14, "max_depth": 4}),
+        (XGBClassifier(n_estimators=7), {"n_estimators": 14, "max_depth": None}),
+        (
+            TransformedTargetRegressor(HistGradientBoostingRegressor(max_iter=7)),
+            {"regressor__max_iter": 14, "regressor__max_leaf_nodes": 62},
+        ),
+    ],
+    ids=str,
+)
+def test_auto_gives_boosting_the_size_that_pairs_need(base, larger):
+    X, y = make_friedman1(60, 5, random_state=0)
+    kind, y = (AnchoredClassifier, y > 14) if is_classifier(base) else (AnchoredRegressor, y)
+    for n_train_anchors, expected in (
+        ("auto", larger),
+        (5, {name: base.get_params()[name] for name in larger}),
+    ):
+        model = kind(base, n_train_anchors=n_train_anchors, n_anchors=5, random_state=0).fit(X, y)
+        params = getattr(model.estimator_, "regressor_", model.estimator_).get_params()
+        assert {name: params[name.removeprefix("regressor__")] for name in larger} == expected
 
 
 @pytest.mark.parametrize(

@@ -23,8 +23,8 @@ from deltauq.core.anchors import draw_rows
 from deltauq.estimators import pairing
 from deltauq.estimators.base_estimators import (
     accepts,
+    adapt_to_pairs,
     is_boosting,
-    limit_leaves,
     max_pairs,
     splits_float32,
     trains_by_epochs,
@@ -69,7 +69,7 @@ class Trainer:
         train_rng, predict_rng = rng.spawn(2)
         base = clone(self.base)
         if self.n_train_anchors == "auto":
-            limit_leaves(base)
+            adapt_to_pairs(base)
         n_anchors = self._count_drawn_anchors(data)
         anchors, weights = pairing.draw_train_anchors(data, self.prior, self.target, n_anchors, train_rng)
         if trains_by_epochs(base):

@@ -112,11 +112,29 @@ def default_encoding(base: BaseEstimator, target: Target) -> str:
     return "full" if target.needs_labels and not single_tree else "difference"
 
 
-def limit_leaves(base: BaseEstimator) -> None:
-    """Set the smallest leaves of regression forests to three pairs, unless they are larger."""
-    for forest in _parts(base):
-        if isinstance(forest, REGRESSION_FORESTS) and forest.min_samples_leaf in (1, 2):
-            forest.set_params(min_samples_leaf=MIN_PAIRS_PER_LEAF)
+def adapt_to_pairs(base: BaseEstimator) -> None:
+    """Set the sizes of trees that pairs need; see `n_train_anchors` of `AnchoredRegressor`."""
+    for part in _parts(base):
+        if isinstance(part, REGRESSION_FORESTS) and part.min_samples_leaf in (1, 2):
+            part.set_params(min_samples_leaf=MIN_PAIRS_PER_LEAF)
+        elif is_boosting(part):
+            part.set_params(**_larger_boosting(part))
+
+
+def _larger_boosting(boosting: Any) -> dict[str, int]:
+    """Return the parameters of boosting with twice the iterations and, for regression, twice the leaves."""
+    params = {name: value for name, value in boosting.get_params(deep=False).items() if value is not None}
+    limits_depth = type(boosting).__module__.startswith("xgboost")
+    if limits_depth:
+        params = {"n_estimators": 100, "max_depth": 6, **params}  # what None means
+    doubled = ["max_iter", "n_estimators"]
+    if not is_classifier(boosting):
+        doubled += ["max_leaf_nodes", "num_leaves"]
+    # The estimator itself raises for invalid values.
+    larger = {name: 2 * params[name] for name in doubled if isinstance(params.get(name), Integral)}
+    if limits_depth and not is_classifier(boosting) and params["max_depth"] > 0:  # zero means no limit
+        larger["max_depth"] = params["max_depth"] + 1
+    return larger
 
 
 def splits_float32(base: BaseEstimator) -> bool:
@@ -302,6 +320,11 @@ def has_fast_path(estimator: object) -> bool:
     Only the exact types qualify, because a subclass may override how it predicts.
     """
     return type(estimator) in TREES + TREE_FORESTS or is_boosting(estimator)
+
+
+def contains_boosting(base: BaseEstimator) -> bool:
+    """Return whether an estimator is or wraps gradient boosting."""
+    return any(is_boosting(part) or type(part).__module__.startswith("catboost") for part in _parts(base))
 
 
 def is_boosting(estimator: object) -> bool:

@@ -12,13 +12,14 @@ from sklearn.utils.validation import _check_method_params
 
 from deltauq.core import AnchorPrior, Anchors, DataPrior, Encoding, Target
 from deltauq.core.anchors import draw_rows
-from deltauq.estimators.base_estimators import count_trees
+from deltauq.estimators.base_estimators import contains_boosting, count_trees
 
 MAX_PAIR_BYTES = 500_000_000
 """Largest size of the matrix of pairs, unless one pair per row needs more."""
 AUTO_PAIRS = 100_000
 MIN_AUTO_ANCHORS, MAX_AUTO_ANCHORS = 20, 50
-"""In `targets-study` and `classes`, boosting does not gain by more; trees and forests do."""
+BOOSTING_PAIRS, MIN_BOOSTING_ANCHORS = 20_000, 5
+"""`targets-study` and `classes`: boosting gains more by iterations than by anchors."""
 FOREST_PAIRS = 1_000_000
 """Pairs times trees, since each tree of a forest is trained on all pairs."""
 MIN_FOREST_ANCHORS = 10
@@ -60,6 +61,8 @@ def count_train_anchors(n_rows: int, n_train_anchors: int | str, base: BaseEstim
     if n_train_anchors != "auto":
         return int(n_train_anchors)
     n_trees = count_trees(base)
+    if contains_boosting(base):
+        return min(n_rows, MAX_AUTO_ANCHORS, max(MIN_BOOSTING_ANCHORS, BOOSTING_PAIRS // n_rows))
     if n_trees is None:
         return min(n_rows, MAX_AUTO_ANCHORS, max(MIN_AUTO_ANCHORS, AUTO_PAIRS // n_rows))
     fewest = MIN_AUTO_ANCHORS if is_classifier(base) else MIN_FOREST_ANCHORS

@@ -44,14 +44,21 @@ class AnchoredRegressor(RegressorMixin, BaseAnchored):
     n_anchors : int, default=100
         K, the number of anchors used to predict. If there are fewer training anchors, they repeat.
     n_train_anchors : int or "auto", default="auto"
-        M, the number of anchors each row is paired with in training. "auto" is 100,000 // n, but at least 20,
-        at most 50 and at most n: in `targets-study`, boosting with 20 errs 2 % more than with 50, and more
-        than 50 do not help. For a tree, or a forest of T trees, it is min(n, max(10, p // n)) with
-        p = min(100,000, 1,000,000 / T), and the leaves of a forest have at least three pairs: the
-        `forest-study` found about the same errors at a tenth of the time and size. Each row is paired with a
-        random part of the M anchors if there would be more than 10,000 pairs for a support vector machine,
-        2,000 for a Gaussian process or kernel ridge, or 500 MB for any estimator. Estimators with
-        `partial_fit` and `max_iter` see a new anchor for each row in every epoch.
+        M, the number of anchors each row is paired with in training. An integer leaves the estimator as it
+        is. "auto" is 100,000 // n, but at least 20, at most 50 and at most n. It differs for trees, and gives
+        them the size that pairs need:
+
+        - Gradient boosting has 20,000 // n anchors, but at least 5 and at most 50, twice the iterations and,
+          for regression, twice the leaves of each tree: in `targets-study` this is more accurate than more
+          anchors. It applies to boosting of scikit-learn, LightGBM and XGBoost; for CatBoost only the number
+          of anchors is chosen.
+        - A tree, or a forest of T trees, has p // n anchors with p = min(100,000, 1,000,000 / T), but at
+          least 10, and the leaves of regression forests have at least three pairs: the `forest-study` found
+          about the same errors at a tenth of the time and size.
+
+        Each row is paired with a random part of the M anchors if there would be more than 10,000 pairs for a
+        support vector machine, 2,000 for a Gaussian process or kernel ridge, or 500 MB for any estimator.
+        Estimators with `partial_fit` and `max_iter` see a new anchor for each row in every epoch.
     anchors : {"data", "normal", "balanced", "kmeans"}, Anchors, array of shape (m, d) or AnchorPrior, \
             default="data"
         The prior P(R): training rows, a normal distribution, training rows balanced over deciles of y,
