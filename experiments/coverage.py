@@ -1,4 +1,4 @@
-"""`coverage`: empirical coverage of the intervals of `deltauq fit`, and their width with and without σ."""
+"""`coverage`: empirical coverage and width of the intervals of `deltauq fit` and of `predict_interval`."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ import math
 import time
 
 import numpy as np
+from sklearn.ensemble import HistGradientBoostingRegressor
 
+from deltauq.calibration import ConformalRegressor
 from deltauq.data import UCI
+from deltauq.estimators import AnchoredRegressor
 from deltauq.metrics import mae, spearman
 from experiments.runner import Cell, Experiment, Outcome
 from experiments.tables import TableSpec
@@ -20,20 +23,59 @@ DATASETS = {"quick": ("yacht", "boston", "energy"), "paper": tuple(UCI)}
 N_SPLITS = {"quick": (2, 1), "paper": (20, 5)}
 """Number of standard splits: of small tables, of large ones."""
 LARGE = ("kin8nm", "naval", "power", "protein")
+ESTIMATOR = "estimator"
+"""The part with `predict_interval`: scores of folds ("cv"), or of a quarter of the rows ("held-out")."""
+HELD_OUT = 0.25
 
 
 def cells(profile: str) -> list[Cell]:
-    """Return one cell per table and split."""
+    """Return one cell per table and split, and per table, split and kind of scores."""
     small, large = N_SPLITS[profile]
-    return [
+    splits: list[Cell] = [
         {"dataset": dataset, "seed": seed}
         for seed in range(max(small, large))
         for dataset in DATASETS[profile]
         if seed < (large if dataset in LARGE else small)
     ]
+    of_estimator = [
+        {"part": ESTIMATOR, "scores": scores, **split} for split in splits for scores in ("cv", "held-out")
+    ]
+    return splits + of_estimator
 
 
 def run(cell: Cell, profile: str) -> Outcome:
+    """Run a cell of either part."""
+    return run_estimator(cell, profile) if cell.get("part") == ESTIMATOR else run_table(cell, profile)
+
+
+def run_estimator(cell: Cell, profile: str) -> Outcome:
+    """Measure the intervals of anchored boosting on the test rows."""
+    table, seed = uci_table(cell["dataset"]), cell["seed"]
+    train, test = table.splits[seed]
+    rows = np.random.default_rng(seed).permutation(train)[: MAX_ROWS[profile]]
+    base = HistGradientBoostingRegressor(early_stopping=False, random_state=seed)
+    started = time.perf_counter()
+    if cell["scores"] == "cv":
+        model = AnchoredRegressor(base, calibrate="cv", random_state=seed).fit(table.X[rows], table.y[rows])
+        mean, (lower, upper) = model.predict(table.X[test]), model.predict_interval(table.X[test], LEVEL)
+    else:
+        held_out, fitted = np.split(rows, [int(HELD_OUT * len(rows))])
+        model = AnchoredRegressor(base, random_state=seed).fit(table.X[fitted], table.y[fitted])
+        conformal = ConformalRegressor(model).conformalize(table.X[held_out], table.y[held_out])
+        mean, (lower, upper) = model.predict(table.X[test]), conformal.predict_interval(table.X[test], LEVEL)
+    y = table.y[test]
+    return Outcome(
+        {
+            "coverage": float(np.mean((lower <= y) & (y <= upper))),
+            "width": float(np.mean(upper - lower)),
+            "mae": mae(y, mean),
+            "n_test": float(len(y)),
+            "seconds": time.perf_counter() - started,
+        }
+    )
+
+
+def run_table(cell: Cell, profile: str) -> Outcome:
     """Fit a table as the command does, and measure its intervals on the test rows."""
     import pandas as pd
 
@@ -91,7 +133,10 @@ _LABELS = {
     "anchored": "anchored mean chosen",
     "seconds_fit": "seconds to fit",
     "spearman": "rank correlation of σ + δ with the error",
+    "cv": "out-of-fold scores",
+    "held-out": "a quarter held out",
 }
+_TABLES = {"part": None}
 
 EXPERIMENT = Experiment(
     "coverage",
@@ -105,6 +150,7 @@ EXPERIMENT = Experiment(
             ("promised", "coverage", "coverage_constant"),
             "dataset",
             best=None,
+            where=_TABLES,
             labels=_LABELS,
             mean_over=tuple(UCI),
             note="Nominal: ⌈(n + 1) · 0.9⌉ / (n + 1) with n held-out rows.",
@@ -114,6 +160,7 @@ EXPERIMENT = Experiment(
             ("width", "width_constant"),
             "dataset",
             best="min",
+            where=_TABLES,
             labels=_LABELS,
         ),
         TableSpec(
@@ -121,15 +168,41 @@ EXPERIMENT = Experiment(
             ("width_ratio", "spearman", "anchored"),
             "dataset",
             best=None,
+            where=_TABLES,
             labels=_LABELS,
             note="Anchored mean chosen: the share of splits in which cross-validation chose it.",
         ),
-        TableSpec("Seconds to fit", ("seconds_fit",), "dataset", best=None, labels=_LABELS),
+        TableSpec("Seconds to fit", ("seconds_fit",), "dataset", best=None, where=_TABLES, labels=_LABELS),
+        TableSpec(
+            "Coverage of intervals of anchored boosting, nominal 90 %",
+            "coverage",
+            "dataset",
+            "scores",
+            best=None,
+            where={"part": ESTIMATOR},
+            labels=_LABELS,
+            mean_over=tuple(UCI),
+        ),
+        *(
+            TableSpec(
+                f"{title} of anchored boosting, relative to a quarter of the rows held out",
+                metric,
+                "dataset",
+                "scores",
+                best="min",
+                where={"part": ESTIMATOR},
+                relative_to="held-out",
+                labels=_LABELS,
+            )
+            for title, metric in (("Width of intervals", "width"), ("MAE", "mae"))
+        ),
     ),
     notes=(
         "`deltauq.tables.fit` with its default settings (50 trees, K = 20), on the training rows of the "
         f"standard splits, at most {MAX_ROWS['paper']} of them: {N_SPLITS['paper'][0]} splits, but "
         f"{N_SPLITS['paper'][1]} of {', '.join(LARGE[:-1])} and {LARGE[-1]}. Constant width is split "
-        "conformal prediction by the same model and the same held-out rows, with σ ignored."
+        "conformal prediction by the same model and the same held-out rows, with σ ignored. The last tables: "
+        "`AnchoredRegressor` with gradient boosting on the same rows, `predict_interval` with "
+        '`calibrate="cv"`, and `ConformalRegressor` with a quarter of the rows held out.'
     ),
 )

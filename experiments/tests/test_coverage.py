@@ -33,8 +33,12 @@ def test_intervals_on_a_real_table(data_dir, tmp_path, monkeypatch):
     monkeypatch.setitem(coverage.DATASETS, "quick", ("yacht",))
     store = ResultStore(tmp_path / "coverage.jsonl")
     lines = list(run_experiment(coverage.EXPERIMENT, store))
-    assert len(lines) == 2 and not list(run_experiment(coverage.EXPERIMENT, store))
-    for line in lines:
+    assert len(lines) == 6 and not list(run_experiment(coverage.EXPERIMENT, store))
+    of_estimator = [line for line in lines if line.cell.get("part") == coverage.ESTIMATOR]
+    assert len(of_estimator) == 4
+    for line in of_estimator:
+        assert line.metrics["coverage"] > 0.75 and line.metrics["mae"] < 2.0
+    for line in (line for line in lines if line not in of_estimator):
         measured = line.metrics
         assert measured["promised"] == pytest.approx(64 / 71)
         # 31 test rows and 70 held-out ones: three standard deviations of what is by chance.
