@@ -49,9 +49,6 @@ METHODS: dict[str, Callable[[int], Any]] = {
         random_state=seed,
     ),
     "delta-labelled": lambda seed: AnchoredRegressor(RandomForestRegressor(N_TREES), random_state=seed),
-    "delta-labelled-full": lambda seed: AnchoredRegressor(
-        RandomForestRegressor(N_TREES), encoding="full", random_state=seed
-    ),
     "ensemble": lambda seed: EnsembleRegressor(RandomForestRegressor(N_TREES), 3, random_state=seed),
     "deup": lambda seed: DEUPRegressor(RandomForestRegressor(N_TREES), random_state=seed),
     "plain": lambda seed: PlainRegressor(RandomForestRegressor(N_TREES), random_state=seed),
@@ -60,7 +57,7 @@ METHODS: dict[str, Callable[[int], Any]] = {
     "quantile-forest": lambda seed: QuantileForestRegressor(random_state=seed),
     "ngboost": lambda seed: NGBoostRegressor(random_state=seed),
 }
-NOT_DRAWN = ("delta-labelled-full", "tree-spread-5")
+NOT_DRAWN = ("tree-spread-5",)
 """Variants of other methods; a figure has at most eight."""
 
 

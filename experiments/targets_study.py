@@ -50,6 +50,17 @@ BOOSTING_SIZES = {
     "5 anchors, 4 x 2": (5, 4, 2),
 }
 """M, and factors of the iterations and of the leaves per tree, of boosting."""
+FOREST_COLUMNS = {
+    "plain": ("", 1.0),
+    "difference": ("difference", 1.0),
+    "difference, half": ("difference", 0.5),
+    "full": ("full", 1.0),
+    "full, half": ("full", 0.5),
+    "full, third": ("full", 1 / 3),
+}
+"""Encoding, and share of the columns among which a forest of five trees chooses a split."""
+FOREST_ROWS = (200, 1000)
+N_FOREST_ANCHORS, MIN_PAIRS_PER_LEAF = 100, 3
 SIZE_SEEDS = {200: range(3), 1000: range(2), 8000: range(1)}
 LARGE = (*REGRESSION, "kin8nm", "naval", "power", "protein")
 """Tables with thousands of rows, the only ones with 8000."""
@@ -70,7 +81,14 @@ def cells(profile: str) -> list[Cell]:
         for dataset in (LARGE if n_train > max(SIZES["paper"]) else TABLES)
         for setting in BOOSTING_SIZES
     ]
-    return (sizes if profile == "paper" else []) + [
+    columns: list[Cell] = [
+        {"part": "columns", "n_train": n_train, "dataset": dataset, "setting": setting, "seed": seed}
+        for n_train in FOREST_ROWS
+        for seed in SIZE_SEEDS[n_train]
+        for dataset in TABLES
+        for setting in FOREST_COLUMNS
+    ]
+    return (sizes + columns if profile == "paper" else []) + [
         {
             "n_train": n_train,
             "dataset": dataset,
@@ -95,25 +113,33 @@ def run(cell: Cell, profile: str) -> Outcome:
     rows, _ = split_rows(cell["dataset"], cell["seed"], cell["n_train"])
     train, test = next(KFold(N_FOLDS, shuffle=True, random_state=cell["seed"]).split(rows))
     X, y, X_test, y_test = standardized(cell["dataset"], rows[train], rows[test])
-    return (_run_size if cell.get("part") == "size" else _run_form)(cell, X, y, X_test, y_test)
-
-
-def _run_size(cell: Cell, X: np.ndarray, y: np.ndarray, X_test: np.ndarray, y_test: np.ndarray) -> Outcome:
-    """Measure boosting of a size, with or without anchors."""
-    n_anchors, iterations, leaves = BOOSTING_SIZES[cell["setting"]]
-    base = BASES["boosting"](cell["seed"])
-    base.set_params(max_iter=iterations * base.max_iter, max_leaf_nodes=leaves * base.max_leaf_nodes)
+    if "part" not in cell:
+        return _run_form(cell, X, y, X_test, y_test)
+    if cell["part"] == "size":
+        n_anchors, iterations, leaves = BOOSTING_SIZES[cell["setting"]]
+        base = BASES["boosting"](cell["seed"])
+        base.set_params(max_iter=iterations * base.max_iter, max_leaf_nodes=leaves * base.max_leaf_nodes)
+        encoding = "full" if n_anchors else ""
+    else:
+        encoding, max_features = FOREST_COLUMNS[cell["setting"]]
+        base = BASES["forest-5"](cell["seed"]).set_params(max_features=max_features)
+        base.set_params(min_samples_leaf=MIN_PAIRS_PER_LEAF if encoding else 1)
+        n_anchors = N_FOREST_ANCHORS
     start = time.perf_counter()
     metrics: dict[str, float] = {}
-    if n_anchors == 0:
-        mean = base.fit(X, y).predict(X_test)
-    else:
+    if encoding:
         model = AnchoredRegressor(
-            base, n_anchors=N_ANCHORS, n_train_anchors=n_anchors, random_state=cell["seed"]
+            base,
+            encoding=encoding,
+            n_anchors=N_ANCHORS,
+            n_train_anchors=n_anchors,
+            random_state=cell["seed"],
         ).fit(X, y)
         posterior = model.posterior(X_test)
         mean = posterior.mean
         metrics["spearman"] = _spearman(posterior.std, y_test - mean)
+    else:
+        mean = base.fit(X, y).predict(X_test)
     return Outcome({"mae": mae(y_test, mean), "seconds": time.perf_counter() - start, **metrics})
 
 
@@ -231,7 +257,7 @@ def _tables() -> tuple[TableSpec, ...]:
         for encoding in ("difference", "full")
     )
     of_sizes: tuple[tuple[str, str, Any, str], ...] = (
-        ("mae", "MAE relative to plain boosting", "min", "plain"),
+        ("mae", "MAE relative to the plain estimator", "min", "plain"),
         ("spearman", "Spearman(σ, |error|)", "max", ""),
         ("seconds", "Seconds", None, ""),
     )
@@ -248,7 +274,20 @@ def _tables() -> tuple[TableSpec, ...]:
         for metric, title, best, reference in of_sizes
         for n in SIZE_SEEDS
     )
-    return forms + aggregation + anchors + trees + sizes
+    columns = tuple(
+        TableSpec(
+            f"{title}, {n} rows, forest of 5 by encoding and share of the columns",
+            metric,
+            "dataset",
+            "setting",
+            best=best,
+            where={"part": "columns", "n_train": n},
+            relative_to=reference,
+        )
+        for metric, title, best, reference in of_sizes[:2]
+        for n in FOREST_ROWS
+    )
+    return forms + aggregation + anchors + trees + sizes + columns
 
 
 EXPERIMENT = Experiment(

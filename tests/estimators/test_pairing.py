@@ -135,6 +135,16 @@ def test_auto_limits_the_pairs_and_the_leaves_of_a_forest(n_train_anchors, small
     assert forest.min_samples_leaf == 1
 
 
+@pytest.mark.parametrize(
+    ("encoding", "given", "used"), [("full", 1.0, 0.5), ("full", 0.9, 0.9), ("difference", 1.0, 1.0)]
+)
+def test_auto_chooses_splits_of_the_full_encoding_among_half_of_the_columns(encoding, given, used):
+    X, y = make_friedman1(40, 5, random_state=0)
+    forest = RandomForestRegressor(2, max_features=given)
+    model = AnchoredRegressor(forest, encoding=encoding, random_state=0).fit(X, y)
+    assert model.estimator_.max_features == used and forest.max_features == given
+
+
 @pytest.mark.slow
 def test_an_anchored_forest_of_2000_rows_is_small():
     X, y = make_friedman1(2000, 20, noise=1.0, random_state=0)

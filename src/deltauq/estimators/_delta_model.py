@@ -69,7 +69,7 @@ class Trainer:
         train_rng, predict_rng = rng.spawn(2)
         base = clone(self.base)
         if self.n_train_anchors == "auto":
-            adapt_to_pairs(base)
+            adapt_to_pairs(base, self.encoding)
         n_anchors = self._count_drawn_anchors(data)
         anchors, weights = pairing.draw_train_anchors(data, self.prior, self.target, n_anchors, train_rng)
         if trains_by_epochs(base):

@@ -35,7 +35,7 @@ from sklearn.tree import (
 )
 from sklearn.utils import ClassifierTags, RegressorTags, Tags, TargetTags, get_tags
 
-from deltauq.core import Target
+from deltauq.core import Encoding, Full, Target
 
 MAX_PAIRS = {
     **dict.fromkeys((SVC, SVR, NuSVC, NuSVR), 10_000),
@@ -55,6 +55,8 @@ BOOSTING = {
     *(("xgboost.sklearn", name) for name in ("XGBRegressor", "XGBClassifier")),
 }
 """Module and name of classes of gradient boosting whose trees can be read; they need not be installed."""
+FULL_MAX_FEATURES = 0.5
+"""`targets-study`: the columns of [R, X, X - R] repeat each other, so that trees hardly differ without it."""
 MIN_PAIRS_PER_LEAF = 3
 """`forest-study`: a third of the size with about the same errors. For classifiers the NLL would be worse."""
 CATEGORY_PARAMETERS = ("categorical_features", "cat_features", "categorical_feature")
@@ -112,11 +114,14 @@ def default_encoding(base: BaseEstimator, target: Target) -> str:
     return "full" if target.needs_labels and not single_tree else "difference"
 
 
-def adapt_to_pairs(base: BaseEstimator) -> None:
-    """Set the sizes of trees that pairs need; see `n_train_anchors` of `AnchoredRegressor`."""
+def adapt_to_pairs(base: BaseEstimator, encoding: Encoding) -> None:
+    """Set the parameters of trees that pairs need; see `n_train_anchors` of `AnchoredRegressor`."""
     for part in _parts(base):
-        if isinstance(part, REGRESSION_FORESTS) and part.min_samples_leaf in (1, 2):
-            part.set_params(min_samples_leaf=MIN_PAIRS_PER_LEAF)
+        if isinstance(part, REGRESSION_FORESTS):
+            if part.min_samples_leaf in (1, 2):
+                part.set_params(min_samples_leaf=MIN_PAIRS_PER_LEAF)
+            if isinstance(encoding, Full) and part.max_features == 1.0:
+                part.set_params(max_features=FULL_MAX_FEATURES)
         elif is_boosting(part):
             part.set_params(**_larger_boosting(part))
 

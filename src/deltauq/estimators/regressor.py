@@ -53,8 +53,9 @@ class AnchoredRegressor(RegressorMixin, BaseAnchored):
           anchors. It applies to boosting of scikit-learn, LightGBM and XGBoost; for CatBoost only the number
           of anchors is chosen.
         - A tree, or a forest of T trees, has p // n anchors with p = min(100,000, 1,000,000 / T), but at
-          least 10, and the leaves of regression forests have at least three pairs: the `forest-study` found
-          about the same errors at a tenth of the time and size.
+          least 10. The leaves of regression forests have at least three pairs: the `forest-study` found about
+          the same errors at a tenth of the time and size. With "full", forests choose a split among half of
+          the columns, unless `max_features` is set.
 
         Each row is paired with a random part of the M anchors if there would be more than 10,000 pairs for a
         support vector machine, 2,000 for a Gaussian process or kernel ridge, or 500 MB for any estimator.
