@@ -18,7 +18,7 @@ from xgboost import XGBRegressor
 from deltauq import AnchoredRegressor
 from deltauq.core import Moments
 
-TRAIN, ROWS, THREADS, REPEATS = 200, 20_000, 2, 5
+TRAIN, ROWS, THREADS, REPEATS = 200, 10_000, 2, 3
 MODELS = {
     "forest of 5, [R, X - R] -> y": (
         RandomForestRegressor(5, n_jobs=THREADS),

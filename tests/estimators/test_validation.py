@@ -291,3 +291,12 @@ def test_a_single_anchor_warns():
         model.set_anchors(X[:1], y[:1])
     with pytest.warns(UserWarning, match="only one distinct anchor"):
         AnchoredRegressor(DecisionTreeRegressor(), n_anchors=1, random_state=0).fit(X, y)
+
+
+def test_losses_that_need_positive_targets_name_the_other_target():
+    X = np.random.default_rng(0).normal(size=(50, 2))
+    base = HistGradientBoostingRegressor(loss="poisson")
+    with pytest.raises(ValueError, match="non-negative") as caught:
+        AnchoredRegressor(base).fit(X, np.exp(X[:, 0]))
+    assert any("target='value'" in note for note in caught.value.__notes__)
+    AnchoredRegressor(base, target="value").fit(X, np.exp(X[:, 0]))

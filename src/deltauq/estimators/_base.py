@@ -423,10 +423,15 @@ class BaseAnchored(ShortRepr, MetaEstimatorMixin, BaseEstimator):
 
 
 def _train(trainer: Trainer, data: TrainingRows, rng: np.random.Generator, n_fits: int) -> DeltaModel:
-    """Train, with a clear error if the base estimator predicts one output only."""
+    """Train, with a clear error if the base estimator predicts one output only, or needs positive targets."""
     try:
         return trainer.train(data, rng, n_fits=n_fits)
     except ValueError as error:
+        if trainer.target.needs_labels and data.y.min() >= 0:
+            error.add_note(
+                "With target='difference' the estimator learns differences of targets, which can be negative. "
+                "If it needs positive ones, set target='value'."
+            )
         if data.y.ndim == 1 or "1d array" not in str(error):
             raise
         raise ValueError(
