@@ -235,12 +235,11 @@ def test_train_anchors_reach_the_model_and_the_text():
     assert "7 anchors per row (default: 50)." in str(assessment)
 
 
-@pytest.mark.parametrize("value", ["quick", "auto"])
-def test_reported_train_anchors_are_used(value):
+def test_reported_train_anchors_are_used():
     Recorder.shapes.clear()
-    assessment = assess(Recorder(), *diabetes(300), cv=2, n_train_anchors=value)
+    assessment = assess(Recorder(), *diabetes(300), cv=2)
     assert set(Recorder.shapes) == {(120, 10), (120 * assessment.train_anchors, 30)}
-    assert (assessment.train_anchors == assessment.default_train_anchors) == (value == "auto")
+    assert assessment.train_anchors == assessment.default_train_anchors
 
 
 @pytest.mark.slow

@@ -35,7 +35,7 @@ def diabetes(n=150):
         ({"cv": StratifiedKFold(3), "n_repeats": 2}, "number of folds"),
         ({"n_repeats": 0}, "n_repeats must be a positive integer"),
         ({"n_anchors": "many"}, 'n_anchors must be a positive integer or "default"'),
-        ({"n_train_anchors": 0}, 'n_train_anchors must be a positive integer or "quick" or "auto"'),
+        ({"n_train_anchors": 0}, 'n_train_anchors must be a positive integer or "auto"'),
         ({"coverage": 1.0}, "coverage must lie between 0 and 1"),
         ({"coverage": 0.99}, "99% intervals need 124 held-out rows"),
         ({"groups": np.zeros(150)}, "groups need a splitter"),

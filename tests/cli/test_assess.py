@@ -57,7 +57,7 @@ def test_json(run, diabetes):
     assert len(numbers["notes"]) == 2
 
 
-@pytest.mark.parametrize(("value", "count"), [("quick", 64), ("auto", 64), ("7", 7)])
+@pytest.mark.parametrize(("value", "count"), [("auto", 64), ("7", 7)])
 def test_train_anchors(run, value, count, diabetes):
     options = ("--model", "tree", "--folds", "3", "--repeats", "2", "--train-anchors", value)
     done = run("assess", diabetes, "--target", "y", *options)

@@ -26,7 +26,6 @@ from sklearn.utils.parallel import Parallel, delayed
 
 from deltauq.assessment.fold_metrics import LABELS, FoldMetrics
 from deltauq.assessment.methods import (
-    anchor_params,
     anchors_per_row,
     calibrate,
     make_methods,
@@ -79,7 +78,7 @@ def assess(
     n_repeats: int = 1,
     groups: Any = None,
     n_anchors: int | str = "default",
-    n_train_anchors: int | str = "quick",
+    n_train_anchors: int | str = "auto",
     coverage: float = 0.9,
     n_jobs: int | None = None,
     random_state: int = 0,
@@ -120,9 +119,8 @@ def assess(
         Group of each row, for splitters that keep groups together.
     n_anchors : int or "default", default="default"
         K, the number of anchors of a prediction; "default" is the estimator's own.
-    n_train_anchors : int, "auto" or "quick", default="quick"
-        M, the number of training anchors. "auto" is the estimator's own; "quick" is max(20, 10,000 // n),
-        and "auto" for forests.
+    n_train_anchors : int or "auto", default="auto"
+        M, the number of training anchors, as in `AnchoredRegressor`.
     coverage : float, default=0.9
         Nominal coverage of the intervals.
     n_jobs : int or None, default=None
@@ -150,7 +148,7 @@ def assess(
     start = time.perf_counter()
     _check_count("n_repeats", n_repeats)
     _check_count("n_anchors", n_anchors, "default")
-    _check_count("n_train_anchors", n_train_anchors, "quick", "auto")
+    _check_count("n_train_anchors", n_train_anchors, "auto")
     if not (isinstance(coverage, (int, float)) and 0.0 < coverage < 1.0):
         raise InputError(f"coverage must lie between 0 and 1, got {as_text(coverage)}.")
     preprocessing, model = _split_pipeline(estimator)
@@ -170,10 +168,11 @@ def assess(
             f"Too few rows: {coverage:.0%} intervals need {needed} held-out rows in each training part, but "
             f"a fifth of the smallest one is {smallest}. Use more rows."
         )
-    methods = []
-    for split, seed in zip(splits, rng.integers(2**31, size=len(splits)).tolist(), strict=True):
-        params = anchor_params(model, len(split.fit), n_anchors, n_train_anchors)
-        methods.append(make_methods(task, model, params, seed))
+    params = {"n_train_anchors": n_train_anchors}
+    if n_anchors != "default":
+        params["n_anchors"] = n_anchors
+    seeds = rng.integers(2**31, size=len(splits)).tolist()
+    methods = [make_methods(task, model, params, seed) for seed in seeds]
     calls = [
         delayed(fit_and_predict)(preprocessing, model, method, X, target, split, n_classes)
         for split, fold in zip(splits, methods, strict=True)

@@ -19,7 +19,7 @@ from deltauq.baselines.regressors import seeded_clone
 from deltauq.calibration.conformal import DELTA_FRACTION, ConformalRegressor, rows_needed
 from deltauq.core import Posterior
 from deltauq.estimators import AnchoredClassifier, AnchoredRegressor
-from deltauq.estimators.base_estimators import count_trees, max_pairs, trains_by_epochs
+from deltauq.estimators.base_estimators import max_pairs, trains_by_epochs
 from deltauq.estimators.classifier import align_probabilities
 from deltauq.estimators.pairing import count_train_anchors
 
@@ -27,30 +27,12 @@ FORESTS = (RandomForestRegressor, ExtraTreesRegressor)
 N_MEMBERS = 3
 ROUNDING = 1e-9
 """A spread, or a difference between spreads, below this share of the predictions is rounding error."""
-QUICK_PAIRS = 10_000
-MIN_TRAIN_ANCHORS = 20
-
-
-def anchor_params(
-    model: BaseEstimator, n: int, n_anchors: int | str, n_train_anchors: int | str
-) -> dict[str, Any]:
-    """Return the parameters of an anchored estimator that is fitted to n rows.
-
-    "quick" training anchors are a tenth of the pairs that "auto" makes, but at least 20 anchors, since a
-    comparison fits every fold again. For forests it is "auto", which keeps them small.
-    """
-    if n_train_anchors == "quick":
-        is_forest = count_trees(model) is not None
-        n_train_anchors = "auto" if is_forest else min(n, max(MIN_TRAIN_ANCHORS, QUICK_PAIRS // n))
-    params = {"n_train_anchors": n_train_anchors}
-    return params if n_anchors == "default" else {**params, "n_anchors": n_anchors}
 
 
 def anchors_per_row(model: BaseEstimator, n: int, n_train_anchors: int | str) -> int:
     """Return with how many training anchors each of n rows is paired, at most where epochs redraw them."""
-    wanted = anchor_params(model, n, "default", n_train_anchors)["n_train_anchors"]
-    if wanted != "auto":
-        return min(n, int(wanted))
+    if n_train_anchors != "auto":
+        return min(n, int(n_train_anchors))
     if trains_by_epochs(model):
         return n
     count, most = count_train_anchors(n, "auto", model), max_pairs(model)

@@ -33,7 +33,7 @@ def assess(
     repeats: Annotated[
         int, typer.Option(min=1, help="Repetitions of the cross-validation; more detect smaller differences.")
     ] = 1,
-    train_anchors: options.TrainAnchors = "quick",
+    train_anchors: options.TrainAnchors = "auto",
     html: options.Html = None,
     as_json: options.Json = False,
     max_rows: options.MaxRows = MAX_ROWS,

@@ -42,7 +42,7 @@ def fit(
         typer.Option(help="Source of the anchors; with data and balanced, the model contains table rows."),
     ] = "data",
     n_anchors: Annotated[int, typer.Option(min=2, help="Anchors per prediction.")] = 20,
-    train_anchors: options.TrainAnchors = "quick",
+    train_anchors: options.TrainAnchors = "auto",
     max_rows: options.MaxRows = MAX_ROWS,
     date_format: options.DateFormat = None,
     decimal: options.Decimal = None,

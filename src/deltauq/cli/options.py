@@ -35,10 +35,10 @@ def new_app() -> typer.Typer:
 
 def parse_train_anchors(value: str) -> int | str:
     """Return the value of `--train-anchors`."""
-    if value in ("quick", "auto"):
+    if value == "auto":
         return value
     if not (value.isdecimal() and int(value) >= 1):
-        raise typer.BadParameter(f"must be quick, auto or a positive integer, got {value}")
+        raise typer.BadParameter(f"must be auto or a positive integer, got {value}")
     return int(value)
 
 
@@ -46,7 +46,7 @@ TrainAnchors = Annotated[
     str,
     typer.Option(
         parser=parse_train_anchors,
-        metavar="quick|auto|INT",
-        help="Training anchors per row; quick is about a tenth of auto.",
+        metavar="auto|INT",
+        help="Training anchors per row.",
     ),
 ]

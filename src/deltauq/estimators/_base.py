@@ -429,7 +429,7 @@ def _train(trainer: Trainer, data: TrainingRows, rng: np.random.Generator, n_fit
     except ValueError as error:
         if trainer.target.needs_labels and data.y.min() >= 0:
             error.add_note(
-                "With target='difference' the estimator learns differences of targets, which can be negative. "
+                "With target='difference' the estimator learns differences of targets, negative ones too. "
                 "If it needs positive ones, set target='value'."
             )
         if data.y.ndim == 1 or "1d array" not in str(error):

@@ -69,7 +69,7 @@ def fit(
     center: str = "auto",
     anchors: str = "data",
     n_anchors: int = N_ANCHORS,
-    n_train_anchors: int | str = "quick",
+    n_train_anchors: int | str = "auto",
     max_rows: int | None = None,
     date_format: str | None = None,
     decimal: str | None = None,
@@ -105,9 +105,8 @@ def fit(
         of the table. Those of "normal" have no targets, so that the model learns values with them.
     n_anchors : int, default=20
         Number of anchors to predict with, K; at most the number of training rows.
-    n_train_anchors : int, "auto" or "quick", default="quick"
-        Number of training anchors, M. "auto" is as in `AnchoredRegressor`; "quick" makes a tenth of its
-        pairs, except for forests.
+    n_train_anchors : int or "auto", default="auto"
+        Number of training anchors, M, as in `AnchoredRegressor`.
     max_rows : int, optional
         The largest number of rows to use. Larger tables are sampled at random.
     date_format : str, optional

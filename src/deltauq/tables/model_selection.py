@@ -13,7 +13,6 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import KFold, StratifiedKFold
 
-from deltauq.assessment.methods import anchor_params
 from deltauq.calibration.scaling import choose_delta, permuted_features, typical_std
 from deltauq.estimators import AnchoredClassifier, AnchoredRegressor
 from deltauq.estimators.classifier import align_probabilities
@@ -88,9 +87,8 @@ def select_center(
 def fit_anchored(
     anchored: AnchoredRegressor | AnchoredClassifier, center: str, X: np.ndarray, y: np.ndarray
 ) -> AnchoredRegressor | AnchoredClassifier:
-    """Return the anchored model fitted to rows; ``n_train_anchors="quick"`` depends on their number."""
-    params = anchor_params(anchored.estimator, len(X), anchored.n_anchors, anchored.n_train_anchors)
-    model = clone(anchored).set_params(center=center, **params)
+    """Return the anchored model fitted to rows."""
+    model = clone(anchored).set_params(center=center)
     with _fitting(anchored.estimator):
         return model.fit(X, y)
 
