@@ -9,6 +9,7 @@ ENCODINGS = {"identity": "X", "difference": "X − R", "two-anchor": "X − R₁
 METHODS = {
     "delta-uq": "Δ-UQ",
     "delta-labelled": "labelled anchors",
+    "delta-labelled-difference": "labelled anchors, [R, X − R]",
     "delta-uq-paper": "Δ-UQ, the paper's setting",
     "gp": "Gaussian process",
     "ensemble": "ensemble",

@@ -41,7 +41,7 @@ CURVE = range(-60, 90, 15)
 METHODS = ("plain", "ensemble", "delta-uq", "delta-labelled")
 N_ANCHORS, N_MEMBERS = 30, 5
 RATES = (3e-5, 1e-4, 3e-4, 1e-3)
-RATE = {"plain": 3e-4, "delta-uq": 3e-4, "delta-labelled": 3e-4}
+RATE = {"plain": 3e-5, "delta-uq": 1e-4, "delta-labelled": 1e-4}
 """Learning rate of the smallest error in the part "recipe", which uses digits of the training range only."""
 VALIDATED = 0.1
 """Share of the training digits that is held out in the part "recipe"."""

@@ -48,7 +48,12 @@ METHODS: dict[str, Callable[[int], Any]] = {
         n_train_anchors=full_pairs(N_TRAIN),
         random_state=seed,
     ),
-    "delta-labelled": lambda seed: AnchoredRegressor(RandomForestRegressor(N_TREES), random_state=seed),
+    "delta-labelled": lambda seed: AnchoredRegressor(
+        RandomForestRegressor(N_TREES), encoding="full", random_state=seed
+    ),
+    "delta-labelled-difference": lambda seed: AnchoredRegressor(
+        RandomForestRegressor(N_TREES), encoding="difference", random_state=seed
+    ),
     "ensemble": lambda seed: EnsembleRegressor(RandomForestRegressor(N_TREES), 3, random_state=seed),
     "deup": lambda seed: DEUPRegressor(RandomForestRegressor(N_TREES), random_state=seed),
     "plain": lambda seed: PlainRegressor(RandomForestRegressor(N_TREES), random_state=seed),
@@ -57,7 +62,7 @@ METHODS: dict[str, Callable[[int], Any]] = {
     "quantile-forest": lambda seed: QuantileForestRegressor(random_state=seed),
     "ngboost": lambda seed: NGBoostRegressor(random_state=seed),
 }
-NOT_DRAWN = ("tree-spread-5",)
+NOT_DRAWN = ("delta-labelled-difference", "tree-spread-5")
 """Variants of other methods; a figure has at most eight."""
 
 
@@ -176,6 +181,9 @@ EXPERIMENT = Experiment(
         "anchors` exclude the pairing and the numbers of anchors as the reason; the mean varies between "
         "trials by about this difference. The spread of the trees of a larger forest ranks errors as well "
         "or better on most tables, and on two tables the plain forest predicts better than the anchored "
-        "one."
+        "one. Labelled anchors: [R, X, X − R], which ranks errors better in `targets-study`, and [R, X − R], "
+        "the default for forests, whose error is smaller there. The first ranks errors as well as the paper's "
+        "method does in the paper, and about as well as 100 trees' spread, with a smaller error than the "
+        "ensemble on seven of the eight tables."
     ),
 )

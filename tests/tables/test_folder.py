@@ -62,7 +62,7 @@ def test_save_and_load_every_base_model(word, task, mixed, tmp_path):
 
 @pytest.mark.parametrize("anchors", ["data", "kmeans", "normal"])
 def test_save_and_load_anchors_and_their_targets(anchors, mixed, tmp_path):
-    options = {"model": "forest", "center": "anchored", "anchors": anchors, "n_train_anchors": 5}
+    options = {"model": "boosting", "center": "anchored", "anchors": anchors, "n_train_anchors": 5}
     model = fit(mixed.drop(columns="size"), "price", **options)
     model.save(tmp_path / "model")
     again = load(tmp_path / "model")

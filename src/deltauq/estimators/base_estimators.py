@@ -109,9 +109,8 @@ def count_trees(base: BaseEstimator) -> int | None:
 
 
 def default_encoding(base: BaseEstimator, target: Target) -> str:
-    """Return the encoding of ``encoding="auto"``: the best one in `targets-study`."""
-    single_tree = isinstance(_last_step(base), TREES)
-    return "full" if target.needs_labels and not single_tree else "difference"
+    """Return the encoding of ``encoding="auto"``: the one with the smaller errors in `targets-study`."""
+    return "full" if target.needs_labels and count_trees(base) is None else "difference"
 
 
 def adapt_to_pairs(base: BaseEstimator, encoding: Encoding) -> None:
