@@ -33,8 +33,8 @@ BASES: dict[str, Callable[[int], Any]] = {
     "forest": lambda seed: RandomForestClassifier(100, random_state=seed),
     "boosting": lambda seed: HistGradientBoostingClassifier(early_stopping=False, random_state=seed),
 }
-N_MEMBERS = 15
-"""Of the bagged models: they take at least the time of the anchored model."""
+N_MEMBERS = {100: 50, 300: 50, 2000: 30}
+"""Of the bagged models, by training rows: they take at least the time of the anchored model."""
 FORMS = ("plain", "anchored", "bagged", "temperature")
 METHODS = tuple(f"{base}-{form}" for base in BASES for form in FORMS)
 SIZES = {
@@ -84,14 +84,14 @@ class TemperatureScaled:
         return np.log(with_floor(proba, self.floor))
 
 
-def make_method(method: str, floor: float, seed: int) -> Any:
-    """Return an unfitted classifier."""
+def make_method(method: str, n_train: int, floor: float, seed: int) -> Any:
+    """Return an unfitted classifier for this number of training rows."""
     base, _, form = method.partition("-")
     estimator = BASES[base](seed)
     makers: dict[str, Callable[[], Any]] = {
         "plain": lambda: estimator,
         "anchored": lambda: AnchoredClassifier(estimator, random_state=seed),
-        "bagged": lambda: BaggingClassifier(estimator, N_MEMBERS, random_state=seed),
+        "bagged": lambda: BaggingClassifier(estimator, N_MEMBERS[n_train], random_state=seed),
         "temperature": lambda: TemperatureScaled(estimator, floor, seed),
     }
     return makers[form]()
@@ -136,7 +136,7 @@ def run(cell: Cell, profile: str) -> Outcome:
     model = (
         boosting_of_size(cell["setting"], seed)
         if "part" in cell
-        else make_method(cell["method"], floor, seed)
+        else make_method(cell["method"], cell["n_train"], floor, seed)
     )
     started = time.perf_counter()
     model.fit(table.X[train], table.y[train])
