@@ -94,5 +94,5 @@ $(DEMO): $(TOOLS)
 
 $(TEST): $(DEMO)
 	@echo "Installing the test environment, PyTorch included (once, some minutes) ..."
-	@$(EDIT) -e '.[fast,nn,bo,cli,report,compare,images,tables,export,mlflow,ray]' --group test --group lint --group docs
+	@$(EDIT) -e '.[fast,nn,bo,cli,report,peers,images,tables,export,mlflow,ray]' --group test --group lint --group docs
 	@touch $@

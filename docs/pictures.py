@@ -25,9 +25,10 @@ from deltauq.demo.page import LEVELS
 from deltauq.demo.run import ESTIMATORS, N_POINTS
 from deltauq.metrics import coverage_curve
 from deltauq.plots import colors
-from experiments import ResultStore, get_experiment
+from experiments import ResultLine, ResultStore, get_experiment
 from experiments.data.classes import three_classes
 from experiments.figure2 import N_ANCHORS
+from experiments.intervals import draw_comparison
 from experiments.plots import uncertainty_map
 from experiments.summary import summarise
 
@@ -81,11 +82,9 @@ def class_uncertainty() -> Figure:
 
 def n_anchors() -> Figure:
     """Ranking and coverage against the number of anchors, from the lines of `ablation-anchors`."""
-    experiment = get_experiment("ablation-anchors")
-    lines = experiment.lines(ResultStore(RESULTS / "ablation-anchors.jsonl"), "paper")
     rank: dict[int, list[float]] = {}
     cover: dict[int, list[float]] = {}
-    for summary in summarise(lines):
+    for summary in summarise(lines_of("ablation-anchors")):
         rank.setdefault(summary.cell["n_anchors"], []).append(summary.metrics["spearman"].mean)
         cover.setdefault(summary.cell["n_anchors"], []).append(summary.metrics["coverage"].mean)
     counts = sorted(rank)
@@ -97,6 +96,11 @@ def n_anchors() -> Figure:
     figure = plots.line_plot(counts, series, x_title="K", y_title="mean of 8 tables", log_x=True)
     figure.update_yaxes(range=[0, 1])
     return figure
+
+
+def lines_of(name: str) -> list[ResultLine]:
+    """Return the lines of an experiment under the paper's profile."""
+    return get_experiment(name).lines(ResultStore(RESULTS / f"{name}.jsonl"), "paper")
 
 
 def pictures() -> Iterator[tuple[str, Figure, tuple[int, int]]]:
@@ -111,6 +115,8 @@ def pictures() -> Iterator[tuple[str, Figure, tuple[int, int]]]:
     yield "coverage", plots.coverage_curves(LEVELS, observed), SIZE
     yield "class-uncertainty", class_uncertainty(), (500, 440)
     yield "n-anchors", n_anchors(), SIZE
+    size = (760, 440)
+    yield "intervals", draw_comparison(lines_of("intervals"), 1000, size), size
 
 
 def with_dark_colors(value: Any) -> Any:

@@ -25,6 +25,7 @@ NAMES = (
     "uci",
     "uci-study",
     "coverage",
+    "intervals",
     "extrapolation",
     "table3",
     "table3-study",

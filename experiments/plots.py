@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +21,10 @@ GAP = 2
 HEAT = "Cividis"
 HEAT_POINT = "rgba(255, 255, 255, 0.7)"
 HEAT_CROSS = "#ff8c42"
+LABEL_SIZE = 13
+"""Font size of the names of points."""
+ANCHORS = {-1: "right", 0: "center", 1: "left"}
+"""Side of a point to the end of its name that is next to it."""
 
 
 def box_plot(
@@ -57,6 +62,132 @@ def box_plot(
     figure.update_layout(boxmode="group", boxgap=0.2, boxgroupgap=0.15)
     figure.update_xaxes(type="category", categoryorder="array", categoryarray=list(groups))
     return figure
+
+
+def labelled_points(
+    points: Mapping[str, tuple[float, float]],
+    *,
+    highlighted: Sequence[str],
+    x_title: str,
+    y_title: str,
+    reference: float,
+    size: tuple[int, int],
+) -> Figure:
+    """Draw named points over a logarithmic x axis, each with its name where it hides nothing.
+
+    Parameters
+    ----------
+    points : mapping of name to (x, y)
+        x is positive.
+    highlighted : sequence of str
+        Names of points in another colour and symbol, and in bold.
+    reference : float
+        Position of a horizontal line.
+    size : (width, height) in pixels
+        At which names do not overlap.
+    """
+    figure = empty_figure(x_title=x_title, y_title=y_title)
+    margin = {"l": 64, "r": 16, "t": 12, "b": 54}
+    figure.update_layout(margin={**margin, "autoexpand": False}, showlegend=False)
+    if not points:
+        return figure
+    names = sorted(points, key=lambda name: (name not in highlighted, points[name]))
+    x, y = np.array([points[name] for name in names]).T
+    is_ours = np.isin(names, list(highlighted))
+    area = np.array([size[0] - margin["l"] - margin["r"], size[1] - margin["t"] - margin["b"]])
+    at = np.column_stack([np.log10(x), y])
+    # The reference is visible, and there is space for names at all sides.
+    low, high = np.minimum(at.min(0), (np.inf, reference)), np.maximum(at.max(0), (-np.inf, reference))
+    space = 0.1 * np.maximum(high - low, (0.5, 0.05))
+    low, high = low - space, high + space
+    # A trace, because a shape would be hidden by the grid or would hide points.
+    dotted = {"dash": "dot", "width": 2, "color": colors.MUTED}
+    figure.add_scatter(
+        x=10 ** np.array([low[0], high[0]]), y=[reference] * 2, mode="lines", line=dotted, hoverinfo="skip"
+    )
+    for selected, colour, symbol in ((~is_ours, colors.MUTED, "circle"), (is_ours, colors.BLUE, "square")):
+        figure.add_scatter(
+            x=x[selected],
+            y=y[selected],
+            mode="markers",
+            marker={"size": 9, "symbol": symbol, "color": colour},
+            text=np.array(names)[selected],
+            hovertemplate="%{text}: %{y:.3f}, %{x:.3g} s<extra></extra>",
+        )
+    pixels = (at - low) / (high - low) * area * (1, -1) + (0, area[1])
+    line = (high[1] - reference) / (high[1] - low[1]) * area[1]
+    for k, label in enumerate(_place_labels(names, pixels, area, line)):
+        figure.add_annotation(
+            x=at[k, 0],
+            y=at[k, 1],
+            ax=label.shift[0],
+            ay=label.shift[1],
+            xanchor=ANCHORS[label.side],
+            text=f"<b>{names[k]}</b>" if is_ours[k] else names[k],
+            font={"size": LABEL_SIZE, "color": colors.BLUE if is_ours[k] else colors.INK},
+            borderpad=0,
+            arrowhead=0,
+            arrowwidth=1,
+            arrowcolor="rgba(0, 0, 0, 0)" if label.is_near else colors.MUTED,
+            standoff=6,
+        )
+    ticks = [n * 10.0**k for k in range(-3, 5) for n in (1, 2, 5)]
+    figure.update_xaxes(
+        type="log", range=[low[0], high[0]], tickvals=ticks, ticktext=[f"{tick:g}" for tick in ticks]
+    )
+    figure.update_yaxes(range=[low[1], high[1]])
+    return figure
+
+
+@dataclass(frozen=True)
+class _Label:
+    """Where the name of a point is: pixels to its anchor, the side of the text, and its box."""
+
+    shift: tuple[float, float]
+    side: int
+    box: np.ndarray
+    is_near: bool
+
+
+def _place_labels(
+    names: Sequence[str], points: np.ndarray, area: np.ndarray, reference: float
+) -> list[_Label]:
+    """Return a position for each name, one after the other, in pixels.
+
+    Of positions around the point, nearer ones first, the one is taken that overlaps least with points, other
+    names, the reference line and the margin, and is nearer to its own point than to others.
+    """
+    line = np.array([0, reference - 2, area[0], reference + 2])
+    taken = [line, *(np.concatenate([point - 7, point + 7]) for point in points)]
+    labels = []
+    for k, name in enumerate(names):
+
+        def cost(label: _Label, k: int = k) -> float:
+            outside = np.maximum(0, -label.box[:2]).sum() + np.maximum(0, label.box[2:] - area).sum()
+            gaps = np.linalg.norm(points - np.clip(points, label.box[:2], label.box[2:]), axis=1)
+            is_ambiguous = gaps[k] > gaps.min()
+            return _overlap(label.box, taken) + 100 * outside + 60 * is_ambiguous + abs(label.shift[1])
+
+        labels.append(min(_candidates(points[k], LABEL_SIZE * np.array([0.6 * len(name), 1.3])), key=cost))
+        taken.append(labels[-1].box)
+    return labels
+
+
+def _candidates(point: np.ndarray, size: np.ndarray) -> Iterator[_Label]:
+    """Yield positions for a text of this size around a point, nearer ones first."""
+    for distance in range(10, 90, 8):
+        for side, vertical in ((1, 0), (-1, 0), (0, -1), (0, 1), (1, -1), (1, 1), (-1, -1), (-1, 1)):
+            shift = (side * distance / (1 + abs(vertical)), vertical * (distance + size[1] / 3))
+            left = point[0] + shift[0] - size[0] * (1 - side) / 2
+            top = point[1] + shift[1] - size[1] / 2
+            yield _Label(shift, side, np.array([left, top, left + size[0], top + size[1]]), distance == 10)
+
+
+def _overlap(box: np.ndarray, others: Sequence[np.ndarray]) -> float:
+    """Return the area that a box shares with others, each as (left, top, right, bottom)."""
+    boxes = np.array(others)
+    sides = np.minimum(box[2:], boxes[:, 2:]) - np.maximum(box[:2], boxes[:, :2])
+    return float(np.prod(np.maximum(sides, 0), axis=1).sum())
 
 
 def contact_sheet(images: np.ndarray, row_names: Sequence[str], column_names: Sequence[str]) -> Figure:

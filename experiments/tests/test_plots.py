@@ -1,11 +1,20 @@
 import base64
 import io
+import json
 import statistics
 
 import numpy as np
 import pytest
 
-from experiments.plots import GAP, box_plot, class_map, contact_sheet, probability_map, uncertainty_map
+from experiments.plots import (
+    GAP,
+    box_plot,
+    class_map,
+    contact_sheet,
+    labelled_points,
+    probability_map,
+    uncertainty_map,
+)
 
 GRID = (np.linspace(-1, 1, 5), np.linspace(-2, 2, 7))
 POINTS = np.array([[0.0, 0.0], [0.5, 1.0], [-0.5, -1.0]])
@@ -73,3 +82,45 @@ def test_uncertainty_map_has_the_first_input_on_the_x_axis():
     assert (heat.zmin, heat.zmax, len(anchors.x)) == (0, 2, 1)
     assert len(heat.x) == 5 and len(heat.y) == 7
     assert list(figure.layout.xaxis.range) == [-1, 1] and list(figure.layout.yaxis.range) == [-2, 2]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [0, 1])
+def test_names_of_points_do_not_overlap(browser, seed):
+    from plotly.offline import get_plotlyjs
+
+    rng = np.random.default_rng(seed)
+    lengths = (7, 12, 16, 23)
+    names = [f"{'method ' * 4}"[: lengths[k % 4] - 2] + f"{k:2d}" for k in range(14)]
+    points = dict(
+        zip(names, zip(10 ** rng.uniform(-1, 1, 14), rng.uniform(0.7, 1.4, 14), strict=True), strict=True)
+    )
+    figure = labelled_points(
+        points, highlighted=names[:3], x_title="x", y_title="y", reference=1.0, size=(760, 440)
+    )
+    page = browser.new_page(viewport={"width": 800, "height": 480})
+    page.set_content("<div id=plot style='width: 760px; height: 440px'></div>")
+    page.add_script_tag(content=get_plotlyjs())
+    page.evaluate("figure => Plotly.newPlot('plot', figure)", json.loads(figure.to_json()))
+
+    def boxes(selector):
+        return page.evaluate(
+            "s => [...document.querySelectorAll(s)].map(e => e.getBoundingClientRect())"
+            ".map(r => [r.left, r.top, r.right, r.bottom])",
+            selector,
+        )
+
+    drawn = boxes(".annotation-text"), boxes(".scatterlayer .points path")
+    assert [len(kind) for kind in drawn] == [14, 14]
+    everything = np.array([*drawn[0], *drawn[1]])
+    for k, box in enumerate(everything[:14]):
+        others = np.delete(everything, k, axis=0)
+        sides = np.minimum(box[2:], others[:, 2:]) - np.maximum(box[:2], others[:, :2])
+        assert not np.any((sides > 1).all(axis=1))
+        assert box[0] >= 0 and box[2] <= 800
+    page.close()
+
+
+def test_points_without_lines_are_an_empty_figure():
+    figure = labelled_points({}, highlighted=[], x_title="x", y_title="y", reference=1.0, size=(760, 440))
+    assert not figure.data

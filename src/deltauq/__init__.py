@@ -10,10 +10,18 @@ from deltauq.utils.lazy import attach
 if TYPE_CHECKING:
     from deltauq.assessment import assess
     from deltauq.core import Posterior
-    from deltauq.estimators import AnchoredClassifier, AnchoredRegressor
+    from deltauq.estimators import AnchoredClassifier, AnchoredRegressor, StackedRegressor
     from deltauq.export import load
 
-__all__ = ["AnchoredClassifier", "AnchoredRegressor", "Posterior", "__version__", "assess", "load"]
+__all__ = [
+    "AnchoredClassifier",
+    "AnchoredRegressor",
+    "Posterior",
+    "StackedRegressor",
+    "__version__",
+    "assess",
+    "load",
+]
 
 # Imported on first use, so that `import deltauq` is fast.
 __getattr__, __dir__ = attach(
@@ -22,6 +30,7 @@ __getattr__, __dir__ = attach(
         "AnchoredClassifier": "deltauq.estimators",
         "AnchoredRegressor": "deltauq.estimators",
         "Posterior": "deltauq.core",
+        "StackedRegressor": "deltauq.estimators",
         "assess": "deltauq.assessment",
         "load": "deltauq.export",
     },

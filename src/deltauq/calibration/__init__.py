@@ -5,19 +5,23 @@ from deltauq.calibration.conformal import (
     ConformalRegressor,
     classification_scores,
     conformal_quantile,
+    quantiles_of_scores,
     regression_scores,
 )
+from deltauq.calibration.difficulty import Difficulty
 from deltauq.calibration.scaling import GaussianScaler, choose_delta
 from deltauq.calibration.temperature import TemperatureScaler, scale_logits
 
 __all__ = [
     "ConformalClassifier",
     "ConformalRegressor",
+    "Difficulty",
     "GaussianScaler",
     "TemperatureScaler",
     "choose_delta",
     "classification_scores",
     "conformal_quantile",
+    "quantiles_of_scores",
     "regression_scores",
     "scale_logits",
 ]

@@ -53,6 +53,43 @@ def conformal_quantile(scores: Array, coverage: float) -> Any:
     return scores[max(rank, 1) - 1]
 
 
+def quantiles_of_scores(scores: Array, levels: Array) -> np.ndarray:
+    """Return quantiles of signed scores such that a new score is beyond them with at most the nominal share.
+
+    Parameters
+    ----------
+    scores : array-like of shape (n,)
+        Signed scores of n rows that did not train the model.
+    levels : array-like of shape (q,)
+        Levels in (0, 1).
+
+    Returns
+    -------
+    quantiles : array of shape (q,)
+        They rise with the level. Below one half, a new score is smaller with at most the probability of the
+        level, and above one half it is larger with at most its complement, as in `conformal_quantile`.
+        Infinite, with a warning, if there are too few scores.
+    """
+    levels = to_numbers(levels, "levels")
+    if levels.ndim != 1 or np.any((levels <= 0.0) | (levels >= 1.0)):
+        raise ValueError(f"levels must be a list of numbers between 0 and 1, got {as_text(levels)}.")
+    scores = np.sort(on_host(scores))
+    n = len(scores)
+    position = (n + 1) * levels
+    lower, upper = np.floor(position + ROUNDING), np.ceil(position - ROUNDING)
+    rank = np.where(levels < 0.5, lower, np.where(levels > 0.5, upper, (n + 1) / 2))
+    if np.any((rank < 1) | (rank > n)):
+        warnings.warn(
+            f"{n} scored rows are too few for quantiles of {levels[(rank < 1) | (rank > n)]}: they are "
+            "infinite.",
+            stacklevel=3,
+        )
+    # The median of an even number of scores is between two.
+    padded = np.concatenate([[-np.inf], scores, [np.inf]])
+    below, above = np.floor(rank).astype(int), np.ceil(rank).astype(int)
+    return np.asarray(np.where(below == above, padded[below], 0.5 * (padded[below] + padded[above])))
+
+
 def rows_needed(coverage: float) -> int:
     """Return the smallest number of scored rows for which the `conformal_quantile` is finite."""
     return int(np.ceil(coverage / (1.0 - coverage) - ROUNDING))

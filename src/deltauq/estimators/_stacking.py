@@ -1,0 +1,273 @@
+"""What `StackedRegressor` and `StackedClassifier` share: members, out-of-fold predictions, the final fit."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from numbers import Integral
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from joblib import effective_n_jobs
+from sklearn.base import BaseEstimator, clone, is_classifier
+from sklearn.model_selection import KFold, StratifiedKFold, train_test_split
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import StrOptions
+from sklearn.utils.parallel import Parallel, delayed
+from sklearn.utils.validation import check_is_fitted, validate_data
+from threadpoolctl import threadpool_limits
+
+from deltauq.estimators.base_estimators import is_estimator, seed
+from deltauq.estimators.validation import all_or_nothing
+from deltauq.utils.formatting import ShortRepr
+
+N_FOLDS, N_QUICK_FOLDS = 5, 3
+MAX_FOLD_ROWS = 20_000
+"""Up to this many rows every row trains and is scored by a model of the other folds."""
+HELD_OUT_SHARE, MAX_HELD_OUT = 0.25, 20_000
+"""Of more rows, this share is held out to score, but no more rows than this."""
+MIN_BLOCK_ROWS = 1024
+"""Of a thread that predicts."""
+MIN_WEIGHT = 0.05
+"""Members with a smaller weight are left out."""
+
+Member = tuple[str, BaseEstimator]
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class Scored:
+    """Predictions of every member for rows that did not train it."""
+
+    rows: np.ndarray
+    """Numbers of the rows, of shape (n,)."""
+    mean: np.ndarray
+    """Of shape (members, n) or, for classes, (members, n, c)."""
+    var: np.ndarray
+    """Variances over anchors or trees, of the same shape."""
+    fitted: list[Any]
+    """The members fitted to the other rows, if the rows were held out."""
+
+
+class BaseStacked(ShortRepr, BaseEstimator):
+    """Members whose predictions are combined with weights that out-of-fold predictions determine."""
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        "estimators": [StrOptions({"auto"}), list, tuple],
+        "quick": ["boolean"],
+        "random_state": ["random_state"],
+        "n_jobs": [None, Integral],
+    }
+
+    def __init__(
+        self,
+        estimators: str | Sequence[Member] = "auto",
+        *,
+        quick: bool = False,
+        random_state: int | np.random.RandomState | None = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.estimators = estimators
+        self.quick = quick
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    # -- what differs between regression and classification ----------------------------------------
+
+    def _default_members(self, n: int, d: int) -> list[Member]:
+        """Return the members of ``estimators="auto"`` for n training rows of d columns."""
+        raise NotImplementedError
+
+    def _read_target(self, y: np.ndarray) -> np.ndarray:
+        """Return the target that members learn; set what describes the target."""
+        raise NotImplementedError
+
+    def _moments(self, model: Any, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return mean and variance of a member's predictions."""
+        raise NotImplementedError
+
+    def _combine(
+        self, X: np.ndarray, y: np.ndarray, scored: Scored, names: list[str], rng: np.random.RandomState
+    ) -> list[int]:
+        """Learn how the members of these names are combined; return the numbers of those that are kept."""
+        raise NotImplementedError
+
+    # -- fitting -----------------------------------------------------------------------------------
+
+    def fit(self, X: Any, y: Any, *, progress: Progress | None = None) -> Self:
+        """Fit the members and learn how to combine them.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+            Training rows. They may contain missing values (NaN) if every member accepts them.
+        y : array-like of shape (n,)
+            Targets.
+        progress : callable, optional
+            Called with the number of finished fits and of all fits.
+
+        Returns
+        -------
+        self
+        """
+        with all_or_nothing(self):
+            self._validate_params()
+            X, y = validate_data(
+                self, X, y, dtype=np.float64, ensure_all_finite="allow-nan", ensure_min_samples=4
+            )
+            members = self._members(*X.shape)
+            check_members(members)
+            y = self._read_target(y)
+            rng = check_random_state(self.random_state)
+            members = [(name, seed(model, rng)) for name, model in members]
+            splits = self._splits(y, rng)
+            is_cross = len(splits) > 1
+            counter = _Counter(progress, len(splits) * len(members) + is_cross * len(members))
+            scored = self._score(members, X, y, splits, counter)
+            kept = self._combine(X, y, scored, [name for name, _ in members], rng)
+            self.names_ = [members[k][0] for k in kept]
+            if is_cross:
+                # All rows train the members that predict.
+                fits = (delayed(_fit)(k, members[k][1], X, y) for k in kept)
+                results = dict(counter.count(self._parallel()(fits)))
+                counter.skip(len(members) - len(kept))
+                self.estimators_ = [results[k] for k in kept]
+            else:
+                self.estimators_ = [scored.fitted[k] for k in kept]
+        return self
+
+    def _members(self, n: int, d: int) -> list[Member]:
+        return self._default_members(n, d) if isinstance(self.estimators, str) else list(self.estimators)
+
+    def _splits(self, y: np.ndarray, rng: np.random.RandomState) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Return folds of the rows or, of many rows, one part to train on and one that is held out."""
+        rows, fold_seed = np.arange(len(y)), int(rng.randint(np.iinfo(np.int32).max))
+        strata = y if is_classifier(self) else None
+        if len(y) > MAX_FOLD_ROWS:
+            n_held = min(int(HELD_OUT_SHARE * len(y)), MAX_HELD_OUT)
+            parts = train_test_split(rows, test_size=n_held, stratify=strata, random_state=fold_seed)
+            return [(np.sort(parts[0]), np.sort(parts[1]))]
+        n_folds = min(N_QUICK_FOLDS if self.quick else N_FOLDS, len(y))
+        if strata is None:
+            return list(KFold(n_folds, shuffle=True, random_state=fold_seed).split(rows))
+        smallest = int(np.unique(strata, return_counts=True)[1].min())
+        folds = StratifiedKFold(max(2, min(n_folds, smallest)), shuffle=True, random_state=fold_seed)
+        return list(folds.split(rows, strata))
+
+    def _score(
+        self,
+        members: list[Member],
+        X: np.ndarray,
+        y: np.ndarray,
+        splits: list[tuple[np.ndarray, np.ndarray]],
+        counter: _Counter,
+    ) -> Scored:
+        """Predict the rows of every split with members fitted to the others."""
+        # Folds one after the other, each with all members: the steps that are counted then take alike.
+        tasks = [(k, member) for k in range(len(splits)) for member in range(len(members))]
+        calls = (
+            delayed(_fit_and_predict)(
+                self, (k, member), members[member][1], X, y, *splits[k], len(splits) == 1
+            )
+            for k, member in tasks
+        )
+        results = dict(counter.count(self._parallel()(calls)))
+        rows = np.concatenate([test for _, test in splits])
+        mean, var = (
+            np.stack(
+                [
+                    np.concatenate([results[k, member][part] for k in range(len(splits))])
+                    for member in range(len(members))
+                ]
+            )
+            for part in (0, 1)
+        )
+        fitted = [results[0, member][2] for member in range(len(members))] if len(splits) == 1 else []
+        return Scored(rows, mean, var, fitted)
+
+    def _parallel(self) -> Parallel:
+        return Parallel(n_jobs=self.n_jobs, return_as="generator_unordered")
+
+    # -- predicting --------------------------------------------------------------------------------
+
+    def _predict_members(self, X: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return validated inputs, and mean and variance of every member."""
+        check_is_fitted(self)
+        X = validate_data(self, X, reset=False, dtype=np.float64, ensure_all_finite="allow-nan")
+        n_blocks = min(effective_n_jobs(self.n_jobs), max(1, len(X) // MIN_BLOCK_ROWS))
+        blocks = np.array_split(X, n_blocks)
+        threads = Parallel(n_jobs=n_blocks, prefer="threads", require="sharedmem")
+        moments = threads(
+            delayed(self._moments)(model, rows) for model in self.estimators_ for rows in blocks
+        )
+        mean, var = (
+            np.stack(
+                [
+                    np.concatenate([block[part] for block in moments[start : start + n_blocks]])
+                    for start in range(0, len(moments), n_blocks)
+                ]
+            )
+            for part in (0, 1)
+        )
+        return X, mean, var
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = isinstance(self.estimators, str)
+        tags.target_tags.required = True
+        return tags
+
+
+class _Counter:
+    """Calls a progress function with the number of finished and of all steps."""
+
+    def __init__(self, progress: Progress | None, total: int) -> None:
+        self.progress, self.total, self.done = progress, total, 0
+
+    def count(self, results: Any) -> Any:
+        """Yield results, each of which is a finished step."""
+        for result in results:
+            self.skip(1)
+            yield result
+
+    def skip(self, steps: int) -> None:
+        """Count steps that are finished or not needed."""
+        self.done += steps
+        if self.progress is not None and steps:
+            self.progress(self.done, self.total)
+
+
+def check_members(members: Sequence[Any]) -> None:
+    """Raise an error unless members are pairs of different names and estimators."""
+    for member in members:
+        if not (isinstance(member, tuple) and len(member) == 2 and isinstance(member[0], str)):
+            raise ValueError("estimators must be a list of pairs (name, estimator).")
+        if not is_estimator(member[1]):
+            raise TypeError(f"the estimator {member[0]!r} has no fit and get_params: {member[1]!r}.")
+    names = [name for name, _ in members]
+    if not names or len(set(names)) < len(names):
+        raise ValueError(f"estimators must have different names, and at least one, got {names}.")
+
+
+def _fit(key: Any, estimator: BaseEstimator, X: np.ndarray, y: np.ndarray) -> tuple[Any, Any]:
+    """Fit a member on one core: members are fitted side by side, and more threads than cores are slow."""
+    with threadpool_limits(1), warnings.catch_warnings():
+        # The progress of `fit` is shown.
+        warnings.filterwarnings("ignore", "Training .* pairs of rows and anchors will take", UserWarning)
+        return key, clone(estimator).fit(X, y)
+
+
+def _fit_and_predict(
+    stacked: BaseStacked,
+    key: Any,
+    estimator: BaseEstimator,
+    X: np.ndarray,
+    y: np.ndarray,
+    train: np.ndarray,
+    test: np.ndarray,
+    is_held_out: bool,
+) -> tuple[Any, tuple[np.ndarray, np.ndarray, Any]]:
+    """Fit a member to some rows and return its predictions for others, and the member if it is needed."""
+    _, model = _fit(key, estimator, X[train], y[train])
+    return key, (*stacked._moments(model, X[test]), model if is_held_out else None)
