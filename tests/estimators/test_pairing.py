@@ -85,6 +85,7 @@ def test_auto_n_train_anchors_of_boosting(base, n, anchors):
         (LGBMRegressor(n_estimators=7, verbose=-1), {"n_estimators": 14, "num_leaves": 62}),
         (XGBRegressor(n_estimators=7), {"n_estimators": 14, "max_depth": 7}),
         (XGBRegressor(n_estimators=7, max_depth=3), {"n_estimators": 14, "max_depth": 4}),
+        (XGBRegressor(n_estimators=7, booster="gblinear"), {"n_estimators": 14, "max_depth": None}),
         (XGBClassifier(n_estimators=7), {"n_estimators": 14, "max_depth": None}),
         (
             TransformedTargetRegressor(HistGradientBoostingRegressor(max_iter=7)),
