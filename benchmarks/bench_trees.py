@@ -26,7 +26,7 @@ MODELS = {
     ),
     "forest of 5, [R, X, X - R] -> y - y_R": (
         RandomForestRegressor(5, n_jobs=THREADS),
-        {"n_anchors": 100},
+        {"encoding": "full", "n_anchors": 100},
     ),
     "boosting of scikit-learn": (HistGradientBoostingRegressor(), {"n_anchors": 50}),
     "LightGBM": (LGBMRegressor(n_jobs=THREADS, verbose=-1), {"n_anchors": 50}),

@@ -107,7 +107,7 @@ def pictures() -> Iterator[tuple[str, Figure, tuple[int, int]]]:
     """Yield every picture with its name and size."""
     yield "predictions", predictions(), SIZE
     for name, estimator in zip(("band", "forest"), ESTIMATORS, strict=True):
-        yield name, band(estimator, (-1.6, 3.4)), SIZE
+        yield name, band(estimator, (-2.2, 2.2)), SIZE
     table = predict_table()
     stds = {"raw": table.uncalibrated_std, "calibrated": table.std}
     yield "error-by-spread", plots.error_by_spread(table.y - table.mean, stds), SIZE

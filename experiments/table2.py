@@ -175,15 +175,15 @@ EXPERIMENT = Experiment(
     figures=figures,
     notes=(
         "Forests of 5 trees on 200 rows, unless a method's name says otherwise; DEUP uses 100 additional "
-        "rows. The paper gives neither its splits nor its encoding of categorical columns. Δ-UQ ranks "
-        "errors better than the ensemble and DEUP on most tables, as in the paper, but its mean correlation "
-        "over the eight regression tables is below the paper's and below 0.5. `table2-study` and `ablation- "
-        "anchors` exclude the pairing and the numbers of anchors as the reason; the mean varies between "
-        "trials by about this difference. The spread of the trees of a larger forest ranks errors as well "
-        "or better on most tables, and on two tables the plain forest predicts better than the anchored "
+        "rows. The paper gives neither its splits nor its encoding of categorical columns. Δ-UQ ranks errors "
+        "better than the ensemble and DEUP on most tables, as in the paper, but its mean correlation over "
+        "the eight regression tables is below the paper's and below 0.5. `table2-study` and "
+        "`ablation-anchors` exclude the pairing and the numbers of anchors as the reason; the mean varies "
+        "between trials by about this difference. The spread of the trees of a larger forest ranks errors as "
+        "well or better on most tables, and on two tables the plain forest predicts better than the anchored "
         "one. Labelled anchors: [R, X, X − R], which ranks errors better in `targets-study`, and [R, X − R], "
-        "the default for forests, whose error is smaller there. The first ranks errors as well as the paper's "
-        "method does in the paper, and about as well as 100 trees' spread, with a smaller error than the "
-        "ensemble on seven of the eight tables."
+        "the default for forests, whose error is smaller there. The first ranks errors as well as the "
+        "paper's method does in the paper, and about as well as 100 trees' spread, with a smaller error than "
+        "the ensemble on seven of the eight tables."
     ),
 )

@@ -301,7 +301,7 @@ EXPERIMENT = Experiment(
         "A quarter of the training rows is held out to measure; no test row is used. MAE of the first tables "
         "is relative to the same estimator without anchors, and K is at most 50. The last tables are of "
         "boosting of scikit-learn with labelled anchors and [R, X, X − R]; 20 anchors, 2 x 1 is 20 anchors, "
-        " twice the default number of iterations and the default number of leaves. They chose "
+        "twice the default number of iterations and the default number of leaves. They chose "
         '`n_train_anchors="auto"`: with twice the iterations and leaves and few anchors, boosting errs less '
         "than with many anchors, at less cost, most of all with thousands of rows. Plain boosting of twice "
         "the size gains much less."

@@ -12,7 +12,12 @@ from scipy.stats import spearmanr
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.compose import make_column_transformer
 from sklearn.datasets import load_diabetes, load_iris
-from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestClassifier, RandomForestRegressor
+from sklearn.ensemble import (
+    GradientBoostingRegressor,
+    HistGradientBoostingRegressor,
+    RandomForestClassifier,
+    RandomForestRegressor,
+)
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import BayesianRidge, LinearRegression, LogisticRegression, Ridge
 from sklearn.metrics import log_loss, mean_absolute_error, roc_auc_score
@@ -68,8 +73,20 @@ def test_small_forest_gains():
 
 @pytest.mark.usefixtures("data_dir")
 @pytest.mark.slow
-def test_boosting_gets_sigma_only():
+def test_boosting_gains():
     assessment = assess(HistGradientBoostingRegressor(), *openml_part(42712, 1000))
+    result = assessment.recommendation
+    assert (result.advice, result.method) == (Advice.ANCHORING, "anchored")
+    frame = assessment.to_frame()
+    assert frame.mae["anchored"] < 0.95 * frame.mae["plain"]
+    assert frame.spearman["anchored"] > 0.3
+
+
+@pytest.mark.usefixtures("data_dir")
+@pytest.mark.slow
+def test_boosting_that_is_not_enlarged_gets_sigma_only():
+    """`GradientBoostingRegressor` is not enlarged for pairs, and predicts worse with them."""
+    assessment = assess(GradientBoostingRegressor(n_estimators=50), *openml_part(42712, 1000))
     assert (assessment.recommendation.advice, assessment.recommendation.method) == (
         Advice.SIGMA_ONLY,
         "center",

@@ -249,7 +249,7 @@ def test_missing_values_under_other_parameters(params, gaps):
 def test_missing_values_in_prediction_only(table, gaps):
     forest, X = fit(RandomForestRegressor(4), table), gaps[0]
     expected = [
-        label + forest.estimator_.predict(np.hstack([np.broadcast_to(r, X.shape), X, X - r]))
+        label + forest.estimator_.predict(np.hstack([np.broadcast_to(r, X.shape), X - r]))
         for r, label in zip(forest.anchors_.X, forest.anchors_.y, strict=True)
     ]
     np.testing.assert_allclose(forest.predict(X), np.mean(expected, axis=0), rtol=1e-9)

@@ -85,6 +85,7 @@ def test_auto_n_train_anchors_of_boosting(base, n, anchors):
         (LGBMRegressor(n_estimators=7, verbose=-1), {"n_estimators": 14, "num_leaves": 62}),
         (XGBRegressor(n_estimators=7), {"n_estimators": 14, "max_depth": 7}),
         (XGBRegressor(n_estimators=7, max_depth=3), {"n_estimators": 14, "max_depth": 4}),
+        (XGBRegressor(n_estimators=7, booster="gblinear"), {"n_estimators": 14, "max_depth": None}),
         (XGBClassifier(n_estimators=7), {"n_estimators": 14, "max_depth": None}),
         (
             TransformedTargetRegressor(HistGradientBoostingRegressor(max_iter=7)),
@@ -213,13 +214,15 @@ def test_pairs_of_kernel_machines_are_limited():
     assert len(np.unique(model.anchors_.X, axis=0)) == 50
 
 
-def test_pairs_of_trees(table):
+@pytest.mark.parametrize("encoding", ["difference", "full"])
+def test_pairs_of_trees(encoding, table):
     """Their tuples are formed in float32; the differences behind them are taken in float64."""
     X, y = table
     X = X + 1e6
     forest = RandomForestRegressor(1, bootstrap=False, random_state=0)
-    tree = AnchoredRegressor(forest, n_train_anchors=60, random_state=0).fit(X, y)
-    knn = AnchoredRegressor(KNeighborsRegressor(1), n_train_anchors=60, random_state=0).fit(X, y)
+    params = {"encoding": encoding, "n_train_anchors": 60, "random_state": 0}
+    tree = AnchoredRegressor(forest, **params).fit(X, y)
+    knn = AnchoredRegressor(KNeighborsRegressor(1), **params).fit(X, y)
     direct = RandomForestRegressor(1, bootstrap=False, random_state=0)
     direct.fit(knn.estimator_._fit_X, knn.estimator_._y)
     np.testing.assert_array_equal(tree.estimator_[0].tree_.threshold, direct[0].tree_.threshold)

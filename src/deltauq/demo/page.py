@@ -13,17 +13,17 @@ from deltauq.plots.page import Block, Code, Figure, Section, render_page
 LEVELS = np.array([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99])
 
 LEAD = (
-    "`deltauq` trains one model on pairs of an anchor R and a difference, [R, x − R]. To predict a new x, "
-    "it evaluates the model with K different anchors. The mean of the K outputs is the prediction. Their "
-    "standard deviation σ measures how much the prediction depends on the anchor. σ ranks predictions by "
-    "uncertainty. Before calibration it does not have the size of an error, and it does not include the "
-    "noise in the data."
+    "`deltauq` trains one model on pairs of an input x and an anchor R, a row of the training data. It "
+    "learns the difference of their targets. For a new x, each of K anchors gives a prediction: its known "
+    "target plus the output of the model. The mean of the K predictions is the prediction. Their standard "
+    "deviation σ measures how much it depends on the anchor. σ ranks predictions by uncertainty. Before "
+    "calibration it does not have the size of an error."
 )
 
 CODE = """from sklearn.svm import SVR
 from deltauq import AnchoredRegressor
 
-model = AnchoredRegressor(SVR(C=10, gamma=1), calibrate="cv", random_state=0)
+model = AnchoredRegressor(SVR(C=10, gamma=2), calibrate="cv", random_state=0)
 mean, std = model.fit(X, y).predict(X_new, return_std=True)"""
 
 LIMITATIONS = (
@@ -59,10 +59,9 @@ def _band_blocks(bands: list[Band]) -> list[Block]:
         "mean ± 2σ after it.",
         [_band_figure(band, (low - 0.4, high + 0.1)) for band in bands],
         "Trees carry the nearest training values into the gap. Both sides have about the same value, so "
-        "all anchors give nearly the same output, and σ stays small although the prediction is wrong. The "
-        "uncalibrated σ of the support vector machine grows in the gap, but is smaller than the noise: it "
-        "ranks, and calibration gives it the size of the errors at the data. Its size in the gap is an "
-        "extrapolation.",
+        "all anchors give nearly the same prediction, and σ stays small although the prediction is wrong. "
+        "The σ of the support vector machine grows in the gap. Calibration gives σ the size of the errors at "
+        "the data. Its size in the gap is an extrapolation.",
     ]
 
 

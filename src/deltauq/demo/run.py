@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.datasets import load_diabetes
-from sklearn.ensemble import RandomForestRegressor
+from sklearn.ensemble import ExtraTreesRegressor, RandomForestRegressor
 from sklearn.model_selection import train_test_split
 from sklearn.svm import SVR
 
@@ -25,8 +25,8 @@ from deltauq.plots.page import Table
 SEED = 0
 N_POINTS = 40
 ESTIMATORS = {
-    "SVR(C=10, gamma=1)": SVR(C=10, gamma=1.0),
-    "RandomForestRegressor(20)": RandomForestRegressor(20),
+    "SVR(C=10, gamma=2)": SVR(C=10, gamma=2.0),
+    "ExtraTreesRegressor(20)": ExtraTreesRegressor(20),
 }
 """The band of the first widens in a gap of the data, that of the second does not."""
 

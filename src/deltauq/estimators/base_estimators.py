@@ -128,15 +128,16 @@ def adapt_to_pairs(base: BaseEstimator, encoding: Encoding) -> None:
 def _larger_boosting(boosting: Any) -> dict[str, int]:
     """Return the parameters of boosting with twice the iterations and, for regression, twice the leaves."""
     params = {name: value for name, value in boosting.get_params(deep=False).items() if value is not None}
-    limits_depth = type(boosting).__module__.startswith("xgboost")
-    if limits_depth:
+    is_xgboost = type(boosting).__module__.startswith("xgboost")
+    if is_xgboost:
         params = {"n_estimators": 100, "max_depth": 6, **params}  # what None means
     doubled = ["max_iter", "n_estimators"]
     if not is_classifier(boosting):
         doubled += ["max_leaf_nodes", "num_leaves"]
     # The estimator itself raises for invalid values.
     larger = {name: 2 * params[name] for name in doubled if isinstance(params.get(name), Integral)}
-    if limits_depth and not is_classifier(boosting) and params["max_depth"] > 0:  # zero means no limit
+    has_depth = is_xgboost and params.get("booster") != "gblinear"
+    if has_depth and not is_classifier(boosting) and params["max_depth"] > 0:  # zero means no limit
         larger["max_depth"] = params["max_depth"] + 1
     return larger
 

@@ -51,12 +51,12 @@ class AnchoredRegressor(RegressorMixin, BaseAnchored):
 
         - Gradient boosting has 20,000 // n anchors, but at least 5 and at most 50, twice the iterations and,
           for regression, twice the leaves of each tree: in `targets-study` this is more accurate than more
-          anchors. It applies to boosting of scikit-learn, LightGBM and XGBoost; for CatBoost only the number
-          of anchors is chosen.
+          anchors. It applies to histogram gradient boosting of scikit-learn, LightGBM and XGBoost; for
+          CatBoost only the number of anchors is chosen.
         - A tree, or a forest of T trees, has p // n anchors with p = min(100,000, 1,000,000 / T), but at
-          least 10. The leaves of regression forests have at least three pairs: the `forest-study` found about
-          the same errors at a tenth of the time and size. With "full", forests choose a split among half of
-          the columns, unless `max_features` is set.
+          least 10, or 20 for classification. The leaves of regression forests have at least three pairs: the
+          `forest-study` found about the same errors at a tenth of the time and size. With "full", forests
+          choose a split among half of the columns, unless `max_features` is set.
 
         Each row is paired with a random part of the M anchors if there would be more than 10,000 pairs for a
         support vector machine, 2,000 for a Gaussian process or kernel ridge, or 500 MB for any estimator.
