@@ -109,7 +109,7 @@ class Difficulty(BaseEstimator):
         return self
 
     def predict(self, X: ArrayLike, mean: ArrayLike, variances: ArrayLike) -> np.ndarray:
-        """Return the expected absolute errors of n predictions, of shape (n,); the arguments are as in `fit`."""
+        """Return the expected absolute errors of n predictions, of shape (n,); arguments as in `fit`."""
         check_is_fitted(self)
         scale = self._scale(np.asarray(variances, dtype=float))
         ratio = self.forest_.predict(_features(np.asarray(X), np.asarray(mean), scale))

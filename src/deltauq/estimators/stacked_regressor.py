@@ -224,7 +224,7 @@ class StackedRegressor(RegressorMixin, BaseStacked):
 
 
 def _combined(means: np.ndarray, variances: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the weighted mean, and the variances of the members and their disagreement, of shape (n, m + 1)."""
+    """Return the weighted mean, and variances of shape (n, m + 1): of the members, and between them."""
     mean = weights @ means
     return mean, np.column_stack([*variances, np.mean((means - mean) ** 2, axis=0)])
 
