@@ -11,7 +11,11 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from joblib import effective_n_jobs
 from sklearn.base import BaseEstimator, clone, is_classifier
+from sklearn.impute import SimpleImputer
+from sklearn.kernel_approximation import Nystroem
 from sklearn.model_selection import KFold, StratifiedKFold, train_test_split
+from sklearn.pipeline import FeatureUnion, make_pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.parallel import Parallel, delayed
@@ -31,6 +35,11 @@ MIN_BLOCK_ROWS = 1024
 """Of a thread that predicts."""
 MIN_WEIGHT = 0.05
 """Members with a smaller weight are left out."""
+
+KERNEL_SCALES = (0.03, 0.1, 0.3, 1.0)
+"""Of squared distances, relative to the number of columns."""
+N_KERNELS, N_QUICK_KERNELS = 100, 50
+"""Of each width."""
 
 Member = tuple[str, BaseEstimator]
 Progress = Callable[[int, int], None]
@@ -126,6 +135,7 @@ class BaseStacked(ShortRepr, BaseEstimator):
             counter = _Counter(progress, len(splits) * len(members) + is_cross * len(members))
             scored = self._score(members, X, y, splits, counter)
             kept = self._combine(X, y, scored, [name for name, _ in members], rng)
+            self.n_scored_ = len(scored.rows) // 2 if scored.fitted else len(scored.rows)
             self.names_ = [members[k][0] for k in kept]
             if is_cross:
                 # All rows train the members that predict.
@@ -151,9 +161,12 @@ class BaseStacked(ShortRepr, BaseEstimator):
         n_folds = min(N_QUICK_FOLDS if self.quick else N_FOLDS, len(y))
         if strata is None:
             return list(KFold(n_folds, shuffle=True, random_state=fold_seed).split(rows))
-        smallest = int(np.unique(strata, return_counts=True)[1].min())
-        folds = StratifiedKFold(max(2, min(n_folds, smallest)), shuffle=True, random_state=fold_seed)
-        return list(folds.split(rows, strata))
+        largest = int(np.unique(strata, return_counts=True)[1].max())
+        folds = StratifiedKFold(max(2, min(n_folds, largest)), shuffle=True, random_state=fold_seed)
+        with warnings.catch_warnings():
+            # A fold may lack a rare class.
+            warnings.filterwarnings("ignore", "The least populated class", UserWarning)
+            return list(folds.split(rows, strata))
 
     def _score(
         self,
@@ -188,6 +201,10 @@ class BaseStacked(ShortRepr, BaseEstimator):
 
     def _parallel(self) -> Parallel:
         return Parallel(n_jobs=self.n_jobs, return_as="generator_unordered")
+
+    def set_jobs(self, n_jobs: int | None) -> None:
+        """Set the number of threads that predict; members use one each."""
+        self.n_jobs = n_jobs
 
     # -- predicting --------------------------------------------------------------------------------
 
@@ -236,6 +253,25 @@ class _Counter:
         self.done += steps
         if self.progress is not None and steps:
             self.progress(self.done, self.total)
+
+
+def smooth_features(n: int, d: int, quick: bool, store_rows: bool, linear: BaseEstimator) -> BaseEstimator:
+    """Return a linear model of d columns, and of Gaussian kernels of several widths around training rows.
+
+    The kernels contain rows of the training data; without `store_rows` there are none.
+    """
+    n_kernels = min(N_QUICK_KERNELS if quick else N_KERNELS, n // 2)
+    kernels = [
+        (f"kernels{k}", Nystroem(gamma=scale / d, n_components=n_kernels))
+        for k, scale in enumerate(KERNEL_SCALES if store_rows else ())
+    ]
+    return make_pipeline(
+        SimpleImputer(strategy="median", keep_empty_features=True),
+        StandardScaler(),
+        FeatureUnion([("columns", "passthrough"), *kernels]),
+        StandardScaler(),
+        linear,
+    )
 
 
 def check_members(members: Sequence[Any]) -> None:

@@ -8,25 +8,19 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import minimize
 from scipy.special import ndtri
-from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.base import RegressorMixin
 from sklearn.ensemble import ExtraTreesRegressor, HistGradientBoostingRegressor
-from sklearn.impute import SimpleImputer
-from sklearn.kernel_approximation import Nystroem
 from sklearn.linear_model import RidgeCV
-from sklearn.pipeline import FeatureUnion, make_pipeline
-from sklearn.preprocessing import StandardScaler
 
 from deltauq.calibration import Difficulty, conformal_quantile, quantiles_of_scores
 from deltauq.core import Posterior
-from deltauq.estimators._stacking import MIN_WEIGHT, BaseStacked, Member, Scored
+from deltauq.estimators._stacking import MIN_WEIGHT, BaseStacked, Member, Scored, smooth_features
 from deltauq.estimators.base_estimators import FORESTS
 from deltauq.estimators.regressor import AnchoredRegressor
 
 SMOOTHING = 0.1
 """Of the absolute error, in units of the standard deviation of the target, so that it has a gradient."""
 LOG_WEIGHTS = 4.0
-KERNEL_SCALES = (0.03, 0.1, 0.3, 1.0)
-"""Of squared distances, relative to the number of columns."""
 RIDGE_PENALTIES = tuple(np.logspace(-8, 3, 23).tolist())
 STD_LEVEL = 0.9
 """A standard deviation is the half-width of intervals of this coverage over that of a normal distribution."""
@@ -71,8 +65,9 @@ class StackedRegressor(RegressorMixin, BaseStacked):
         Their weights, which add up to one.
     difficulty_ : Difficulty
         The model of the size of errors.
-    scores_ : array of shape (n,)
-        Errors of the training rows in units of their difficulty, ascending.
+    sizes_, scores_ : arrays of shape (n,)
+        The expected sizes of the errors of the training rows, or of those that were held out, and the errors
+        divided by them.
     member_errors_ : dict of str to float
         The mean absolute error of every member on rows that did not train it.
     error_ : float
@@ -166,12 +161,7 @@ class StackedRegressor(RegressorMixin, BaseStacked):
         return lower, upper
 
     def _default_members(self, n: int, d: int) -> list[Member]:
-        n_landmarks = min(50 if self.quick else 100, n // 2)
-        return [
-            ("boosting", AnchoredRegressor(HistGradientBoostingRegressor())),
-            ("extra-trees", ExtraTreesRegressor(50 if self.quick else 100)),
-            ("smooth", smooth_ridge(d, n_landmarks)),
-        ]
+        return regression_members(n, d, quick=self.quick)
 
     def _read_target(self, y: np.ndarray) -> np.ndarray:
         y = np.asarray(y, dtype=np.float64)
@@ -215,7 +205,8 @@ class StackedRegressor(RegressorMixin, BaseStacked):
         else:
             others = np.arange(len(y))
             sizes = self.difficulty_.fit(X, mean, spread, errors).sizes_
-        self.scores_ = np.sort((y - mean)[others] / sizes)
+        self.scores_ = (y - mean)[others] / sizes
+        self.sizes_ = sizes * self.target_scale_
         self.std_factor_ = _std_factor(np.sort(np.abs(self.scores_)))
         of_members = np.mean(np.abs(scored.mean - y), axis=1) * self.target_scale_
         self.member_errors_ = dict(zip(names, of_members.tolist(), strict=True))
@@ -262,16 +253,29 @@ def _std_factor(scores: np.ndarray) -> float:
     return float(conformal_quantile(scores, level) / ndtri((1.0 + level) / 2.0))
 
 
-def smooth_ridge(d: int, n_landmarks: int) -> BaseEstimator:
-    """Return ridge regression on d columns and on Gaussian kernels of several widths around training rows."""
-    kernels = [Nystroem(gamma=gamma / d, n_components=n_landmarks) for gamma in KERNEL_SCALES]
-    features = FeatureUnion(
-        [("linear", "passthrough"), *((f"kernel{k}", part) for k, part in enumerate(kernels))]
-    )
-    return make_pipeline(
-        SimpleImputer(strategy="median", keep_empty_features=True),
-        StandardScaler(),
-        features,
-        StandardScaler(),
-        RidgeCV(RIDGE_PENALTIES),
-    )
+def regression_members(
+    n: int, d: int, *, quick: bool = False, store_rows: bool = True, **anchoring: Any
+) -> list[Member]:
+    """Return the members of `StackedRegressor`.
+
+    Parameters
+    ----------
+    n, d : int
+        Number of training rows and of their columns.
+    quick : bool, default=False
+        Whether to return smaller members.
+    store_rows : bool, default=True
+        Whether members besides the anchored one may contain rows of the training data.
+    **anchoring : dict
+        Parameters of `AnchoredRegressor`.
+
+    Returns
+    -------
+    members : list of (str, estimator) pairs
+    """
+    return [
+        ("anchored boosting", AnchoredRegressor(HistGradientBoostingRegressor(), **anchoring)),
+        ("boosting", HistGradientBoostingRegressor(early_stopping=False)),
+        ("extra-trees", ExtraTreesRegressor(50 if quick else 100)),
+        ("smooth", smooth_features(n, d, quick, store_rows, RidgeCV(RIDGE_PENALTIES))),
+    ]

@@ -22,16 +22,17 @@ import numpy as np
 
 from deltauq._version import __version__
 from deltauq.core import Anchors
-from deltauq.estimators import AnchoredClassifier, AnchoredRegressor
+from deltauq.estimators import AnchoredClassifier, AnchoredRegressor, StackedClassifier, StackedRegressor
 from deltauq.tables.errors import ModelFolderError, VersionWarning, require_pandas, require_skops
 from deltauq.tables.metadata import check_metadata
-from deltauq.tables.model import Fitted, RiskScale, TableModel
+from deltauq.tables.model import Fitted, TableModel
+from deltauq.tables.risk import ColumnRanges, RiskScale
 from deltauq.tables.schema import CATEGORY, CLASSIFICATION, REGRESSION, Column, Schema
 from deltauq.tables.tree_validation import check_estimators, check_trees
 from deltauq.utils.filesystem import set_default_permissions
 from deltauq.utils.formatting import first_line
 
-FORMAT = "deltauq.table/5"
+FORMAT = "deltauq.table/6"
 METADATA_FILE, FITTED_FILE, SKOPS_SCHEMA = "metadata.json", "model.skops", "schema.json"
 FILES = {METADATA_FILE, FITTED_FILE}
 MAX_BYTES = {METADATA_FILE: 64 * 2**20, FITTED_FILE: 4 * 2**30}
@@ -43,8 +44,7 @@ MAX_ENTRIES = 200_000
 BLOCK = 2**20
 MAX_UNPACKED, MAX_RATIO = 256 * 2**20, 50
 """An archive may unpack to at most this many bytes, or times its size; arrays rarely shrink tenfold."""
-NUMBER_FIELDS = ("coverage", "target_mean", "target_scale", "delta")
-PLAIN_FIELDS = ("target", "task", "labels", "origin", "target_format", "report")
+PLAIN_FIELDS = ("coverage", "target", "task", "labels", "origin", "target_format", "report")
 """Attributes of a model that are stored as they are."""
 PACKAGES = ("numpy", "scikit-learn", "skops")
 TRUSTED = (
@@ -54,8 +54,13 @@ TRUSTED = (
     "deltauq.core.target.DifferenceTarget",
     "deltauq.core.target.ValueTarget",
     "deltauq.estimators.classifier.AnchoredClassifier",
+    "deltauq.calibration.conformal.ConformalClassifier",
+    "deltauq.calibration.difficulty.Difficulty",
     "deltauq.estimators.regressor.AnchoredRegressor",
+    "deltauq.estimators.stacked_classifier.StackedClassifier",
+    "deltauq.estimators.stacked_regressor.StackedRegressor",
     "deltauq.tables.preprocessing.UnitScaler",
+    "deltauq.tables.risk.ColumnRanges",
     "numpy.dtype",
     "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",
     "sklearn.metrics._dist_metrics.EuclideanDistance64",
@@ -209,7 +214,7 @@ def metadata_digest(metadata: dict[str, Any]) -> str:
 def _metadata_json(model: TableModel, fitted: bytes) -> str:
     metadata: dict[str, Any] = {
         "format": FORMAT,
-        **{name: getattr(model, name) for name in (*NUMBER_FIELDS, *PLAIN_FIELDS)},
+        **{name: getattr(model, name) for name in PLAIN_FIELDS},
         "schema": [asdict(column) for column in model.schema.columns],
         "risk": model.risk.limits,
         "versions": {
@@ -228,7 +233,6 @@ def _assemble(metadata: dict[str, Any], parts: dict[str, Any]) -> TableModel:
     columns = ({**column, "categories": tuple(column["categories"])} for column in metadata["schema"])
     schema = Schema(tuple(Column(**column) for column in columns))
     attributes: dict[str, Any] = {name: metadata[name] for name in PLAIN_FIELDS}
-    attributes |= {name: float(metadata[name]) for name in NUMBER_FIELDS}
     risk = RiskScale({name: (float(low), float(high)) for name, (low, high) in metadata["risk"].items()})
     return TableModel(schema=schema, fitted=Fitted(**parts), risk=risk, **attributes)
 
@@ -318,7 +322,7 @@ def _build(folder: Path, packed: bytes, trust: Iterable[str]) -> dict[str, Any]:
 def _check_parts(parts: dict[str, Any], schema: Schema, task: str) -> None:
     """Raise an error for parts that do not fit the schema, the task or each other."""
     model, preprocessor = parts["model"], parts["preprocessor"]
-    if type(model) is not {REGRESSION: AnchoredRegressor, CLASSIFICATION: AnchoredClassifier}[task]:
+    if type(model) is not {REGRESSION: StackedRegressor, CLASSIFICATION: StackedClassifier}[task]:
         raise ValueError(f"its {type(model).__name__} is not a model for {task}")
     if list(getattr(preprocessor, "feature_names_in_", ())) != schema.names:
         raise ValueError("its schema and its preprocessing have different columns")
@@ -330,19 +334,30 @@ def _check_parts(parts: dict[str, Any], schema: Schema, task: str) -> None:
         if not {*fitted} <= {*categories}:
             raise ValueError("its schema and its preprocessing have different categories")
     d = int(model.n_features_in_)
-    _check_anchors(model.anchors_, d, model.target_.needs_labels)
+    for member in model.estimators_:
+        if isinstance(member, (AnchoredRegressor, AnchoredClassifier)):
+            _check_anchors(member.anchors_, d, member.target_.needs_labels)
+            check_trees(member.estimator_, member.encoding_.width * d)
+            if hasattr(member, "center_"):
+                check_trees(member.center_, d)
+        else:
+            check_trees(member, d)
     check_estimators(model)
-    check_trees(model.estimator_, model.encoding_.width * d)
-    if hasattr(model, "center_"):
-        check_trees(model.center_, d)
-    if task == REGRESSION:
-        _check_anchors(parts["reference"], d, labelled=True)
+    _check_numbers("weights", model.weights_, (len(model.estimators_),))
+    reference, ranges = parts["reference"], parts["ranges"]
+    _check_numbers("reference rows", reference, (len(reference), d))
+    if type(ranges) is not ColumnRanges:
+        raise ValueError(f"its ranges are a {type(ranges).__name__}")
+    for name in ("low", "high", "unit"):
+        _check_numbers("ranges", getattr(ranges, name), (d,))
     if parts["fingerprints"].dtype != np.uint64 or parts["fingerprints"].ndim != 1:
         raise ValueError("its fingerprints are not uint64 hashes")
-    scores = parts["scores"]
-    _check_numbers("scores", scores, (len(scores),))
-    if not (len(scores) and scores[0] >= 0 and np.all(np.diff(scores) >= 0)):
-        raise ValueError("its scores are not ascending from 0")
+    if task == REGRESSION:
+        check_trees(model.difficulty_.forest_, d + 2)
+        _check_numbers("scores", model.scores_, (model.n_scored_,))
+        _check_numbers("sizes", model.sizes_, (model.n_scored_,))
+    else:
+        _check_numbers("scores", model.conformal_.scores_, (model.n_scored_,))
 
 
 def _check_anchors(anchors: Any, d: int, labelled: bool) -> None:
