@@ -19,6 +19,8 @@ SMALLEST_RATIO = 0.1
 LOG_WEIGHTS = 4.0
 """Bound of the logarithms of the weights, which keeps the constant from vanishing."""
 PENALTY = 0.02
+NEGLIGIBLE = 1e-6
+"""Variances with a smaller mean, relative to the squared mean error, are rounding errors: they get no weight."""
 
 
 class Difficulty(BaseEstimator):
@@ -35,6 +37,9 @@ class Difficulty(BaseEstimator):
        scale. Its out-of-bag predictions are those for the rows it was fitted to, so that scores of these rows
        are comparable with those of new rows.
 
+    No error is expected to be larger than the largest of these rows, also where variances are much larger
+    than theirs.
+
     Parameters
     ----------
     random_state : int, RandomState or None, default=None
@@ -48,6 +53,8 @@ class Difficulty(BaseEstimator):
         The weights of the variances.
     constant_ : float
         The weight w_0, in squared units of the target.
+    largest_ : float
+        The largest error of the rows of `fit`.
     forest_ : RandomForestRegressor
         The model of the ratio.
     sizes_ : array of shape (n,)
@@ -92,6 +99,7 @@ class Difficulty(BaseEstimator):
         """
         X, mean, variances, errors = (np.asarray(part, dtype=float) for part in (X, mean, variances, errors))
         self.weights_, self.constant_ = _fit_weights(variances, errors)
+        self.largest_ = float(errors.max()) or np.inf
         scale = self._scale(variances)
         ratio = errors / scale
         self.forest_ = RandomForestRegressor(
@@ -105,7 +113,7 @@ class Difficulty(BaseEstimator):
         self.forest_.fit(
             _features(X, mean, scale), np.minimum(ratio, np.quantile(ratio, LARGEST_RATIO, method="higher"))
         )
-        self.sizes_ = scale * np.maximum(self.forest_.oob_prediction_, SMALLEST_RATIO)
+        self.sizes_ = self._sizes(scale, self.forest_.oob_prediction_)
         return self
 
     def predict(self, X: ArrayLike, mean: ArrayLike, variances: ArrayLike) -> np.ndarray:
@@ -113,10 +121,13 @@ class Difficulty(BaseEstimator):
         check_is_fitted(self)
         scale = self._scale(np.asarray(variances, dtype=float))
         ratio = self.forest_.predict(_features(np.asarray(X), np.asarray(mean), scale))
-        return np.asarray(scale * np.maximum(ratio, SMALLEST_RATIO))
+        return self._sizes(scale, ratio)
 
     def _scale(self, variances: np.ndarray) -> np.ndarray:
         return np.asarray(np.sqrt(self.constant_ + variances @ self.weights_))
+
+    def _sizes(self, scale: np.ndarray, ratio: np.ndarray) -> np.ndarray:
+        return np.minimum(scale * np.maximum(ratio, SMALLEST_RATIO), self.largest_)
 
 
 def _features(X: np.ndarray, mean: np.ndarray, scale: np.ndarray) -> np.ndarray:
@@ -129,7 +140,7 @@ def _fit_weights(variances: np.ndarray, errors: np.ndarray) -> tuple[np.ndarray,
     if not np.any(errors):
         return weights, 1.0
     units = variances.mean(axis=0)
-    used = np.flatnonzero(units > 0)
+    used = np.flatnonzero(units > NEGLIGIBLE * np.mean(errors) ** 2)
     terms = np.column_stack([variances[:, used] / units[used], np.ones(len(errors))])
 
     def loss(logs: np.ndarray) -> tuple[float, np.ndarray]:

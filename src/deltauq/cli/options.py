@@ -24,9 +24,7 @@ Trust = Annotated[
     list[str] | None,
     typer.Option(help="Full name of a type of your own that the model may contain; may be repeated."),
 ]
-Jobs = Annotated[
-    int | None, typer.Option(min=1, help="Number of processes and threads; by default one per core.")
-]
+Jobs = Annotated[int | None, typer.Option(min=1, help="Number of threads; by default one per core.")]
 Html = Annotated[Path | None, typer.Option(help="Also write an HTML page with figures.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the results as JSON.")]
 

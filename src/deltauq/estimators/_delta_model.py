@@ -37,7 +37,7 @@ ROWS_PER_CALL = 16_384
 KERNEL_ROWS_PER_CALL = 2_048
 PACKED_ROWS_PER_BLOCK = 1_000_000
 BYTES_PER_CALL = 64_000_000
-MIN_TIMED_PAIRS = 20_000
+MIN_TIMED_PAIRS = 50_000
 """The time of a fit on fewer pairs is not estimated."""
 TIMED_SHARES = (256, 64)
 """The time is estimated from fits on a 256th and a 64th of the pairs."""

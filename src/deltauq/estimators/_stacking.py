@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from joblib import effective_n_jobs
 from sklearn.base import BaseEstimator, clone, is_classifier
+from sklearn.dummy import DummyClassifier
 from sklearn.impute import SimpleImputer
 from sklearn.kernel_approximation import Nystroem
 from sklearn.model_selection import KFold, StratifiedKFold, train_test_split
@@ -23,7 +24,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from threadpoolctl import threadpool_limits
 
 from deltauq.estimators.base_estimators import is_estimator, seed
-from deltauq.estimators.validation import all_or_nothing
+from deltauq.estimators.validation import all_or_nothing, check_no_dates
 from deltauq.utils.formatting import ShortRepr
 
 N_FOLDS, N_QUICK_FOLDS = 5, 3
@@ -34,7 +35,7 @@ HELD_OUT_SHARE, MAX_HELD_OUT = 0.25, 20_000
 MIN_BLOCK_ROWS = 1024
 """Of a thread that predicts."""
 MIN_WEIGHT = 0.05
-"""Members with a smaller weight are left out."""
+"""Members with a smaller share of the weights are left out, or with half the mean share if there are many."""
 
 KERNEL_SCALES = (0.03, 0.1, 0.3, 1.0)
 """Of squared distances, relative to the number of columns."""
@@ -55,8 +56,8 @@ class Scored:
     """Of shape (members, n) or, for classes, (members, n, c)."""
     var: np.ndarray
     """Variances over anchors or trees, of the same shape."""
-    fitted: list[Any]
-    """The members fitted to the other rows, if the rows were held out."""
+    is_held_out: bool
+    """Whether they train no member that predicts."""
 
 
 class BaseStacked(ShortRepr, BaseEstimator):
@@ -83,6 +84,9 @@ class BaseStacked(ShortRepr, BaseEstimator):
         self.n_jobs = n_jobs
 
     # -- what differs between regression and classification ----------------------------------------
+
+    _member_method: ClassVar[str] = "predict"
+    """What members need."""
 
     def _default_members(self, n: int, d: int) -> list[Member]:
         """Return the members of ``estimators="auto"`` for n training rows of d columns."""
@@ -122,29 +126,21 @@ class BaseStacked(ShortRepr, BaseEstimator):
         """
         with all_or_nothing(self):
             self._validate_params()
+            check_no_dates("X", X)
             X, y = validate_data(
                 self, X, y, dtype=np.float64, ensure_all_finite="allow-nan", ensure_min_samples=4
             )
             members = self._members(*X.shape)
-            check_members(members)
+            check_members(members, self._member_method)
             y = self._read_target(y)
             rng = check_random_state(self.random_state)
             members = [(name, seed(model, rng)) for name, model in members]
             splits = self._splits(y, rng)
-            is_cross = len(splits) > 1
-            counter = _Counter(progress, len(splits) * len(members) + is_cross * len(members))
-            scored = self._score(members, X, y, splits, counter)
+            scored, fitted = self._fit_members(members, X, y, splits, progress)
             kept = self._combine(X, y, scored, [name for name, _ in members], rng)
-            self.n_scored_ = len(scored.rows) // 2 if scored.fitted else len(scored.rows)
+            self.n_scored_ = len(scored.rows) // 2 if scored.is_held_out else len(scored.rows)
             self.names_ = [members[k][0] for k in kept]
-            if is_cross:
-                # All rows train the members that predict.
-                fits = (delayed(_fit)(k, members[k][1], X, y) for k in kept)
-                results = dict(counter.count(self._parallel()(fits)))
-                counter.skip(len(members) - len(kept))
-                self.estimators_ = [results[k] for k in kept]
-            else:
-                self.estimators_ = [scored.fitted[k] for k in kept]
+            self.estimators_ = [fitted[k] for k in kept]
         return self
 
     def _members(self, n: int, d: int) -> list[Member]:
@@ -156,8 +152,15 @@ class BaseStacked(ShortRepr, BaseEstimator):
         strata = y if is_classifier(self) else None
         if len(y) > MAX_FOLD_ROWS:
             n_held = min(int(HELD_OUT_SHARE * len(y)), MAX_HELD_OUT)
-            parts = train_test_split(rows, test_size=n_held, stratify=strata, random_state=fold_seed)
-            return [(np.sort(parts[0]), np.sort(parts[1]))]
+            # The only row of a class is not held out.
+            others = rows if strata is None else np.flatnonzero(np.bincount(strata)[strata] > 1)
+            _, held_out = train_test_split(
+                others,
+                test_size=n_held,
+                stratify=None if strata is None else strata[others],
+                random_state=fold_seed,
+            )
+            return [(np.setdiff1d(rows, held_out), np.sort(held_out))]
         n_folds = min(N_QUICK_FOLDS if self.quick else N_FOLDS, len(y))
         if strata is None:
             return list(KFold(n_folds, shuffle=True, random_state=fold_seed).split(rows))
@@ -168,39 +171,45 @@ class BaseStacked(ShortRepr, BaseEstimator):
             warnings.filterwarnings("ignore", "The least populated class", UserWarning)
             return list(folds.split(rows, strata))
 
-    def _score(
+    def _fit_members(
         self,
         members: list[Member],
         X: np.ndarray,
         y: np.ndarray,
         splits: list[tuple[np.ndarray, np.ndarray]],
-        counter: _Counter,
-    ) -> Scored:
-        """Predict the rows of every split with members fitted to the others."""
-        # Folds one after the other, each with all members: the steps that are counted then take alike.
-        tasks = [(k, member) for k in range(len(splits)) for member in range(len(members))]
-        calls = (
-            delayed(_fit_and_predict)(
-                self, (k, member), members[member][1], X, y, *splits[k], len(splits) == 1
-            )
-            for k, member in tasks
-        )
-        results = dict(counter.count(self._parallel()(calls)))
-        rows = np.concatenate([test for _, test in splits])
-        mean, var = (
-            np.stack(
-                [
-                    np.concatenate([results[k, member][part] for k in range(len(splits))])
-                    for member in range(len(members))
-                ]
-            )
-            for part in (0, 1)
-        )
-        fitted = [results[0, member][2] for member in range(len(members))] if len(splits) == 1 else []
-        return Scored(rows, mean, var, fitted)
+        progress: Progress | None,
+    ) -> tuple[Scored, list[Any]]:
+        """Predict the test rows of every split with members fitted to the others; return fitted members.
 
-    def _parallel(self) -> Parallel:
-        return Parallel(n_jobs=self.n_jobs, return_as="generator_unordered")
+        With folds, these are fitted to all rows.
+        """
+        rows = np.arange(len(y))
+        # The longest fits come first, which keeps all threads busy.
+        fits = [(rows, rows[:0]), *splits] if len(splits) > 1 else splits
+        tasks = [(part, member) for part in range(len(fits)) for member in range(len(members))]
+        calls = (
+            delayed(_fit_and_predict)(self, (part, k), members[k][1], X, y, *fits[part], part == 0)
+            for part, k in tasks
+        )
+        results: dict[tuple[int, int], tuple[Any, Any, Any]] = {}
+        parallel = Parallel(n_jobs=self.n_jobs, prefer="threads", return_as="generator_unordered")
+        # Limits of other threads are restored when they end; this one holds until all have.
+        with threadpool_limits(1), warnings.catch_warnings():
+            # The progress is shown.
+            warnings.filterwarnings("ignore", "Training .* pairs of rows and anchors will take", UserWarning)
+            for key, result in parallel(calls):
+                results[key] = result
+                if progress is not None:
+                    progress(len(results), len(tasks))
+        numbers, scored = range(len(members)), [part for part, (_, test) in enumerate(fits) if len(test)]
+        mean, var = (
+            np.stack([np.concatenate([results[part, k][moment] for part in scored]) for k in numbers])
+            for moment in (0, 1)
+        )
+        return (
+            Scored(np.concatenate([test for _, test in splits]), mean, var, len(splits) == 1),
+            [results[0, k][2] for k in numbers],
+        )
 
     def set_jobs(self, n_jobs: int | None) -> None:
         """Set the number of threads that predict; members use one each."""
@@ -211,6 +220,7 @@ class BaseStacked(ShortRepr, BaseEstimator):
     def _predict_members(self, X: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return validated inputs, and mean and variance of every member."""
         check_is_fitted(self)
+        check_no_dates("X", X)
         X = validate_data(self, X, reset=False, dtype=np.float64, ensure_all_finite="allow-nan")
         n_blocks = min(effective_n_jobs(self.n_jobs), max(1, len(X) // MIN_BLOCK_ROWS))
         blocks = np.array_split(X, n_blocks)
@@ -236,25 +246,6 @@ class BaseStacked(ShortRepr, BaseEstimator):
         return tags
 
 
-class _Counter:
-    """Calls a progress function with the number of finished and of all steps."""
-
-    def __init__(self, progress: Progress | None, total: int) -> None:
-        self.progress, self.total, self.done = progress, total, 0
-
-    def count(self, results: Any) -> Any:
-        """Yield results, each of which is a finished step."""
-        for result in results:
-            self.skip(1)
-            yield result
-
-    def skip(self, steps: int) -> None:
-        """Count steps that are finished or not needed."""
-        self.done += steps
-        if self.progress is not None and steps:
-            self.progress(self.done, self.total)
-
-
 def smooth_features(n: int, d: int, quick: bool, store_rows: bool, linear: BaseEstimator) -> BaseEstimator:
     """Return a linear model of d columns, and of Gaussian kernels of several widths around training rows.
 
@@ -274,36 +265,50 @@ def smooth_features(n: int, d: int, quick: bool, store_rows: bool, linear: BaseE
     )
 
 
-def check_members(members: Sequence[Any]) -> None:
-    """Raise an error unless members are pairs of different names and estimators."""
+def numbers_of_kept(weights: np.ndarray) -> list[int]:
+    """Return the numbers of the members whose weights are not too small."""
+    smallest = min(MIN_WEIGHT, 0.5 / len(weights)) * weights.sum()
+    return [int(k) for k in np.flatnonzero(weights >= smallest)]
+
+
+def check_members(members: Sequence[Any], method: str) -> None:
+    """Raise an error unless members are pairs of different names and of estimators with this method."""
     for member in members:
         if not (isinstance(member, tuple) and len(member) == 2 and isinstance(member[0], str)):
             raise ValueError("estimators must be a list of pairs (name, estimator).")
-        if not is_estimator(member[1]):
-            raise TypeError(f"the estimator {member[0]!r} has no fit and get_params: {member[1]!r}.")
+        if not (is_estimator(member[1]) and hasattr(member[1], method)):
+            raise TypeError(f"the estimator {member[0]!r} has no fit, get_params or {method}: {member[1]!r}.")
     names = [name for name, _ in members]
     if not names or len(set(names)) < len(names):
         raise ValueError(f"estimators must have different names, and at least one, got {names}.")
 
 
-def _fit(key: Any, estimator: BaseEstimator, X: np.ndarray, y: np.ndarray) -> tuple[Any, Any]:
-    """Fit a member on one core: members are fitted side by side, and more threads than cores are slow."""
-    with threadpool_limits(1), warnings.catch_warnings():
-        # The progress of `fit` is shown.
-        warnings.filterwarnings("ignore", "Training .* pairs of rows and anchors will take", UserWarning)
-        return key, clone(estimator).fit(X, y)
-
-
 def _fit_and_predict(
     stacked: BaseStacked,
-    key: Any,
+    key: tuple[int, int],
     estimator: BaseEstimator,
     X: np.ndarray,
     y: np.ndarray,
     train: np.ndarray,
     test: np.ndarray,
-    is_held_out: bool,
-) -> tuple[Any, tuple[np.ndarray, np.ndarray, Any]]:
-    """Fit a member to some rows and return its predictions for others, and the member if it is needed."""
-    _, model = _fit(key, estimator, X[train], y[train])
-    return key, (*stacked._moments(model, X[test]), model if is_held_out else None)
+    is_kept: bool,
+) -> tuple[tuple[int, int], tuple[Any, Any, Any]]:
+    """Fit a member to some rows and return its predictions for others, and the member if it is kept.
+
+    It has one core: members are fitted side by side, and more threads than cores are slow.
+    """
+    with threadpool_limits(1):
+        # A class with a single row is missing where this row is predicted.
+        is_one_class = is_classifier(stacked) and np.ptp(y[train]) == 0
+        model = DummyClassifier() if is_one_class else clone(estimator)
+        try:
+            model.fit(X[train], y[train])
+        except ValueError as error:
+            if not str(error).startswith("Input X contains NaN"):
+                raise
+            raise ValueError(
+                f"X contains NaN, which {type(estimator).__name__} does not accept: fill it first, as in "
+                f"make_pipeline(SimpleImputer(), {type(stacked).__name__}(...))."
+            ) from error
+        moments = stacked._moments(model, X[test]) if len(test) else (None, None)
+    return key, (*moments, model if is_kept else None)

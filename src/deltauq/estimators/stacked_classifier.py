@@ -13,7 +13,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.utils.multiclass import check_classification_targets
 
 from deltauq.calibration import ConformalClassifier, classification_scores
-from deltauq.estimators._stacking import MIN_WEIGHT, BaseStacked, Member, Scored, smooth_features
+from deltauq.estimators._stacking import BaseStacked, Member, Scored, numbers_of_kept, smooth_features
 from deltauq.estimators.classifier import AnchoredClassifier, align_probabilities
 
 N_TRAIN_ANCHORS, PENALTY = 10, 0.1
@@ -43,7 +43,7 @@ class StackedClassifier(ClassifierMixin, BaseStacked):
     random_state : int, RandomState or None, default=None
         Random seed.
     n_jobs : int or None, default=None
-        Number of processes for the fits of members, and of threads for prediction.
+        Number of threads.
 
     Attributes
     ----------
@@ -77,6 +77,8 @@ class StackedClassifier(ClassifierMixin, BaseStacked):
     >>> model.predict_proba(X[1::2]).shape, model.predict_set(X[1::2], coverage=0.9).shape
     ((75, 3), (75, 3))
     """
+
+    _member_method = "predict_proba"
 
     def predict(self, X: Any) -> np.ndarray:
         """Return the most probable classes, an array of shape (n,)."""
@@ -130,7 +132,9 @@ class StackedClassifier(ClassifierMixin, BaseStacked):
         check_classification_targets(y)
         self.classes_, y = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
-            raise ValueError(f"y has one class, {self.classes_[0]!r}: at least two are needed.")
+            raise ValueError(f"y has one class, {self.classes_.tolist()[0]!r}: at least two are needed.")
+        if len(self.classes_) == len(y):
+            raise ValueError("every row has a class of its own: at least one class needs two rows.")
         self._floor = FLOOR / len(y)
         return y
 
@@ -157,9 +161,9 @@ class StackedClassifier(ClassifierMixin, BaseStacked):
         y, logs = y[scored.rows], self._logs(scored.mean)
         rows = np.arange(len(y))
         weights = fit_exponents(y, logs)
-        kept = [int(k) for k in np.flatnonzero(weights >= MIN_WEIGHT * weights.sum())]
+        kept = numbers_of_kept(weights)
         learned = others = rows
-        if scored.fitted:
+        if scored.is_held_out:
             # Exponents are learned from one half, and the other half is scored.
             learned, others = np.array_split(rng.permutation(rows), 2)
         self.weights_ = fit_exponents(y[learned], logs[kept][:, learned])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -11,15 +12,17 @@ from scipy.special import ndtri
 from sklearn.base import RegressorMixin
 from sklearn.ensemble import ExtraTreesRegressor, HistGradientBoostingRegressor
 from sklearn.linear_model import RidgeCV
+from sklearn.utils import assert_all_finite
 
 from deltauq.calibration import Difficulty, conformal_quantile, quantiles_of_scores
 from deltauq.core import Posterior
-from deltauq.estimators._stacking import MIN_WEIGHT, BaseStacked, Member, Scored, smooth_features
+from deltauq.estimators._stacking import BaseStacked, Member, Scored, numbers_of_kept, smooth_features
 from deltauq.estimators.base_estimators import FORESTS
 from deltauq.estimators.regressor import AnchoredRegressor
+from deltauq.utils.formatting import as_text
 
 SMOOTHING = 0.1
-"""Of the absolute error, in units of the standard deviation of the target, so that it has a gradient."""
+"""Of the absolute error, relative to the root mean square error of the best member: it has a gradient then."""
 LOG_WEIGHTS = 4.0
 RIDGE_PENALTIES = tuple(np.logspace(-8, 3, 23).tolist())
 STD_LEVEL = 0.9
@@ -53,7 +56,7 @@ class StackedRegressor(RegressorMixin, BaseStacked):
     random_state : int, RandomState or None, default=None
         Random seed.
     n_jobs : int or None, default=None
-        Number of processes for the fits of members.
+        Number of threads.
 
     Attributes
     ----------
@@ -156,6 +159,8 @@ class StackedRegressor(RegressorMixin, BaseStacked):
         -------
         lower, upper : arrays of shape (n,)
         """
+        if not isinstance(coverage, Real) or not 0.0 < coverage < 1.0:
+            raise ValueError(f"coverage must lie between 0 and 1, got {as_text(coverage)}.")
         tail = (1.0 - coverage) / 2.0
         lower, upper = self.predict_quantiles(X, [tail, 1.0 - tail]).T
         return lower, upper
@@ -165,6 +170,7 @@ class StackedRegressor(RegressorMixin, BaseStacked):
 
     def _read_target(self, y: np.ndarray) -> np.ndarray:
         y = np.asarray(y, dtype=np.float64)
+        assert_all_finite(y, input_name="y")
         # Divided by the largest first, so that squares do not overflow.
         largest = float(np.abs(y).max()) or 1.0
         self.target_mean_ = largest * float(np.mean(y / largest))
@@ -178,7 +184,10 @@ class StackedRegressor(RegressorMixin, BaseStacked):
             posterior = model.posterior(X)
             mean, var = posterior.mean, posterior.var
         elif isinstance(model, FORESTS):
-            outputs = np.stack([tree.predict(X) for tree in model.estimators_])
+            # Bagging may give every tree other columns.
+            columns = getattr(model, "estimators_features_", [slice(None)] * len(model.estimators_))
+            trees = zip(model.estimators_, columns, strict=True)
+            outputs = np.stack([tree.predict(X[:, used]) for tree, used in trees])
             mean, var = outputs.mean(axis=0), outputs.var(axis=0)
         else:
             mean, var = np.asarray(model.predict(X), dtype=np.float64).reshape(len(X)), np.zeros(len(X))
@@ -191,13 +200,13 @@ class StackedRegressor(RegressorMixin, BaseStacked):
     ) -> list[int]:
         X, y, means, variances = X[scored.rows], y[scored.rows], scored.mean, scored.var
         weights = fit_weights(y, means)
-        kept = [int(k) for k in np.flatnonzero(weights >= MIN_WEIGHT)]
+        kept = numbers_of_kept(weights)
         means, variances = means[kept], variances[kept]
         self.weights_ = fit_weights(y, means)
         mean, spread = _combined(means, variances, self.weights_)
         errors = np.abs(y - mean)
         self.difficulty_ = Difficulty(random_state=rng, n_jobs=self.n_jobs)
-        if scored.fitted:
+        if scored.is_held_out:
             # Difficulty is learned from one half, and the other half is scored.
             learned, others = np.array_split(rng.permutation(len(y)), 2)
             self.difficulty_.fit(X[learned], mean[learned], spread[learned], errors[learned])
@@ -228,13 +237,14 @@ def fit_weights(y: np.ndarray, means: np.ndarray) -> np.ndarray:
     def loss(logs: np.ndarray) -> tuple[float, np.ndarray]:
         weights = np.exp(logs - logs.max())
         weights /= weights.sum()
-        error = weights @ means - y
-        size = np.sqrt(error**2 + SMOOTHING**2 * smallest)
-        slope = means @ (error / size) / len(y)
+        error = weights @ errors
+        size = np.sqrt(error**2 + SMOOTHING**2)
+        slope = errors @ (error / size) / len(y)
         return float(size.mean()), weights * (slope - weights @ slope)
 
-    # In units of the errors, which are much smaller than the target if the members are good.
-    smallest = float(np.min(np.mean((means - y) ** 2, axis=1))) or 1.0
+    # In units of the errors of the best member, which are much smaller than the target if it is good.
+    squares = np.mean((means - y) ** 2, axis=1)
+    errors = (means - y) / np.sqrt(min(squares[squares > 0], default=1.0))
     bounds = [(-LOG_WEIGHTS, LOG_WEIGHTS)] * len(means)
     logs = minimize(loss, np.zeros(len(means)), jac=True, method="L-BFGS-B", bounds=bounds).x
     weights = np.exp(logs - logs.max())

@@ -111,7 +111,7 @@ def fit(
     random_state : int, default=0
         Random seed.
     n_jobs : int, optional
-        Number of processes for fits, and of threads for prediction.
+        Number of threads.
     progress : callable, optional
         Called with the number of finished steps and of all steps.
 
