@@ -237,7 +237,7 @@ def stacked(X: Array, y: Array, seed: int, quick: bool = False, anchored: bool =
     """Fit the members of `StackedRegressor`, or those without anchors."""
     members = [
         (name, model)
-        for name, model in regression_members(*X.shape, quick=quick)
+        for name, model in regression_members(len(X), quick=quick)
         if anchored or not isinstance(model, AnchoredRegressor)
     ]
     return StackedRegressor(members, quick=quick, random_state=seed).fit(X, y)

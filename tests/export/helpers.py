@@ -36,7 +36,7 @@ def assert_near(actual, expected, unit=1.0):
 
 
 def assert_nearly_all_near(actual, expected, unit=1.0):
-    """Assert the same for 99 % of the values: where means are rounded, the forest of `Difficulty` may branch."""
+    """Assert the same for 99 % of the values: rounded means may reach other leaves of `Difficulty`."""
     near = np.isclose(actual, expected, rtol=1e-6, atol=1e-6 * unit)
     assert near.mean() >= 0.99, f"{np.count_nonzero(~near)} of {near.size} values differ"
     np.testing.assert_allclose(actual, expected, rtol=0.1, atol=unit)

@@ -135,7 +135,7 @@ def test_one_row_and_no_rows(table, tmp_path):
     assert run(path, X=X[:0])["std"].shape == (0,)
 
 
-# -- gradient boosting and linear models -----------------------------------------------------------------------
+# -- gradient boosting and linear models --------------------------------------------------------------------
 
 
 def boosting(**options):

@@ -58,6 +58,11 @@ def fit_classes(model):
     return fit(TRAIN.drop(columns="price"), "size", model=model, quick=True)
 
 
+@pytest.fixture(scope="module")
+def tree():
+    return fit_regression("tree")
+
+
 def assert_same_numbers(model, path, frame):
     outputs, expected = run(path, **inputs_of(model, frame)), model.predict(frame)
     unit = expected["std"].mean()
@@ -91,7 +96,7 @@ def test_default_model_of_classes(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "base", ["tree", "linear", RandomForestRegressor(5), HistGradientBoostingRegressor(max_iter=20)]
+    "base", ["linear", RandomForestRegressor(5), HistGradientBoostingRegressor(max_iter=20)]
 )
 def test_base_models_of_numbers(base, tmp_path):
     model = fit_regression(base)
@@ -146,12 +151,12 @@ def test_columns_of_one_kind(kept, tmp_path):
     assert_same_numbers(model, export_onnx(model, tmp_path / "model.onnx"), NEW)
 
 
-def test_one_row_and_no_rows(tmp_path):
-    model = fit_regression("tree")
-    path = export_onnx(model, tmp_path / "model.onnx")
-    inputs = inputs_of(model, NEW)
-    assert_same_numbers(model, path, NEW[:1])
-    assert run(path, **{name: values[:0] for name, values in inputs.items()})["upper"].shape == (0,)
+def test_one_row_and_no_rows(tree, tmp_path):
+    path = export_onnx(tree, tmp_path / "model.onnx")
+    assert_same_numbers(tree, path, NEW)
+    assert_same_numbers(tree, path, NEW[:1])
+    empty = {name: values[:0] for name, values in inputs_of(tree, NEW).items()}
+    assert run(path, **empty)["upper"].shape == (0,)
 
 
 @pytest.mark.parametrize(("base", "kind"), [("svm", "SV[RC]"), ("knn", "KNeighbors"), ("mlp", "MLP")])

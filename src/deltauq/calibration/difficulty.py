@@ -19,8 +19,8 @@ SMALLEST_RATIO = 0.1
 LOG_WEIGHTS = 4.0
 """Bound of the logarithms of the weights, which keeps the constant from vanishing."""
 PENALTY = 0.02
-NEGLIGIBLE = 1e-6
-"""Variances with a smaller mean, relative to the squared mean error, are rounding errors: they get no weight."""
+NEGLIGIBLE = 1e-12
+"""Variances with a smaller mean, relative to the squared median error, are rounding errors without weight."""
 
 
 class Difficulty(BaseEstimator):
@@ -140,7 +140,7 @@ def _fit_weights(variances: np.ndarray, errors: np.ndarray) -> tuple[np.ndarray,
     if not np.any(errors):
         return weights, 1.0
     units = variances.mean(axis=0)
-    used = np.flatnonzero(units > NEGLIGIBLE * np.mean(errors) ** 2)
+    used = np.flatnonzero(units > NEGLIGIBLE * np.median(errors) ** 2)
     terms = np.column_stack([variances[:, used] / units[used], np.ones(len(errors))])
 
     def loss(logs: np.ndarray) -> tuple[float, np.ndarray]:

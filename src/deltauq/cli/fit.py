@@ -9,7 +9,7 @@ import typer
 
 from deltauq.cli import options
 from deltauq.cli.files import os_errors_as_input_errors
-from deltauq.tables.base_models import AUTO, BaseModel
+from deltauq.tables.base_models import AUTO, STORES_TRAINING_ROWS, BaseModel
 from deltauq.utils.errors import InputError
 from deltauq.utils.progress import counting_bar
 
@@ -65,7 +65,7 @@ def fit(
     from deltauq.tables.folder import check_free
 
     if model not in (names := [AUTO, *BaseModel]):
-        raise InputError(f"--model must be one of {', '.join(names)}, got {model}")
+        raise InputError(f'--model must be one of {", ".join(names)}, got "{model}"')
     if not 0.0 < coverage < 1.0:
         raise InputError(f"--coverage must lie between 0 and 1, got {coverage:g}")
     with os_errors_as_input_errors(out):
@@ -127,11 +127,12 @@ def _listed(values: dict[str, float], form: str = ".4g") -> str:
 
 def _describe_rows(report: dict[str, Any]) -> str:
     """Say whether rows of the training table can be read from the model."""
-    if report["anchors"] in ("data", "balanced"):
-        return (
-            f"The model folder contains {report['n_anchors']:,} rows of the table as anchors, which anyone "
-            "with the folder can read (--anchors kmeans stores averages of rows instead)."
-        )
-    if report["stores_rows"]:
+    if report["model"] in STORES_TRAINING_ROWS:
         return f"The model folder contains rows of the table: a {report['model']} model consists of them."
+    if report["stores_rows"]:
+        others = " and others in its smooth model" if "smooth" in report["members"] else ""
+        return (
+            f"The model folder contains {report['n_anchors']:,} rows of the table as anchors{others}, which "
+            "anyone with the folder can read (--anchors kmeans stores averages of rows instead)."
+        )
     return "The model folder contains no rows of the table."

@@ -48,7 +48,9 @@ def parse_levels(value: str) -> list[float]:
     try:
         return [float(level) for level in value.split(",")]
     except ValueError as error:
-        raise typer.BadParameter(f"must be levels such as 0.05,0.5,0.95, got {value}") from error
+        raise typer.BadParameter(
+            f'must be levels such as 0.05,0.5,0.95, got "{value}"', param_hint="--quantiles"
+        ) from error
 
 
 TrainAnchors = Annotated[

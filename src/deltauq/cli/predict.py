@@ -69,7 +69,7 @@ def predict(
     params = {
         "keep": keep or [],
         "coverage": coverage,
-        "quantiles": options.parse_levels(quantiles) if quantiles else (),
+        "quantiles": () if quantiles is None else options.parse_levels(quantiles),
         "strict": strict,
         "date_format": date_format,
         "decimal": decimal,

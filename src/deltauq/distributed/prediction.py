@@ -82,7 +82,7 @@ def predict_parts(
     loaded.check_levels(quantiles)
     parts = list_parts(fspath(source), keep, encoding)
     with add_file_name_to_errors(parts[0].source), open_part(parts[0], encoding) as stream:
-        check_columns(loaded, stream, keep, strict)
+        check_columns(loaded, stream, keep, strict, quantiles)
     folder = OutputFolder(fspath(out))
     folder.create()
     formats = {"date_format": date_format, "decimal": decimal, "encoding": encoding}

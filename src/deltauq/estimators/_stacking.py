@@ -13,9 +13,8 @@ from joblib import effective_n_jobs
 from sklearn.base import BaseEstimator, clone, is_classifier
 from sklearn.dummy import DummyClassifier
 from sklearn.impute import SimpleImputer
-from sklearn.kernel_approximation import Nystroem
 from sklearn.model_selection import KFold, StratifiedKFold, train_test_split
-from sklearn.pipeline import FeatureUnion, make_pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import StrOptions
@@ -23,7 +22,8 @@ from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted, validate_data
 from threadpoolctl import threadpool_limits
 
-from deltauq.estimators.base_estimators import is_estimator, seed
+from deltauq.estimators.base_estimators import accepts_nan, is_estimator, seed
+from deltauq.estimators.smooth import smooth_pipeline
 from deltauq.estimators.validation import all_or_nothing, check_no_dates
 from deltauq.utils.formatting import ShortRepr
 
@@ -37,10 +37,8 @@ MIN_BLOCK_ROWS = 1024
 MIN_WEIGHT = 0.05
 """Members with a smaller share of the weights are left out, or with half the mean share if there are many."""
 
-KERNEL_SCALES = (0.03, 0.1, 0.3, 1.0)
-"""Of squared distances, relative to the number of columns."""
 N_KERNELS, N_QUICK_KERNELS = 100, 50
-"""Of each width."""
+"""Of a smooth member, of each width."""
 
 Member = tuple[str, BaseEstimator]
 Progress = Callable[[int, int], None]
@@ -88,8 +86,8 @@ class BaseStacked(ShortRepr, BaseEstimator):
     _member_method: ClassVar[str] = "predict"
     """What members need."""
 
-    def _default_members(self, n: int, d: int) -> list[Member]:
-        """Return the members of ``estimators="auto"`` for n training rows of d columns."""
+    def _default_members(self, n: int) -> list[Member]:
+        """Return the members of ``estimators="auto"`` for n training rows."""
         raise NotImplementedError
 
     def _read_target(self, y: np.ndarray) -> np.ndarray:
@@ -126,12 +124,13 @@ class BaseStacked(ShortRepr, BaseEstimator):
         """
         with all_or_nothing(self):
             self._validate_params()
+            if not isinstance(self.estimators, str):
+                check_members(self.estimators, self._member_method)
             check_no_dates("X", X)
             X, y = validate_data(
                 self, X, y, dtype=np.float64, ensure_all_finite="allow-nan", ensure_min_samples=4
             )
-            members = self._members(*X.shape)
-            check_members(members, self._member_method)
+            members = self._members(len(X))
             y = self._read_target(y)
             rng = check_random_state(self.random_state)
             members = [(name, seed(model, rng)) for name, model in members]
@@ -143,8 +142,8 @@ class BaseStacked(ShortRepr, BaseEstimator):
             self.estimators_ = [fitted[k] for k in kept]
         return self
 
-    def _members(self, n: int, d: int) -> list[Member]:
-        return self._default_members(n, d) if isinstance(self.estimators, str) else list(self.estimators)
+    def _members(self, n: int) -> list[Member]:
+        return self._default_members(n) if isinstance(self.estimators, str) else list(self.estimators)
 
     def _splits(self, y: np.ndarray, rng: np.random.RandomState) -> list[tuple[np.ndarray, np.ndarray]]:
         """Return folds of the rows or, of many rows, one part to train on and one that is held out."""
@@ -221,7 +220,8 @@ class BaseStacked(ShortRepr, BaseEstimator):
         """Return validated inputs, and mean and variance of every member."""
         check_is_fitted(self)
         check_no_dates("X", X)
-        X = validate_data(self, X, reset=False, dtype=np.float64, ensure_all_finite="allow-nan")
+        is_finite = "allow-nan" if self._accepts_nan() else True
+        X = validate_data(self, X, reset=False, dtype=np.float64, ensure_all_finite=is_finite)
         n_blocks = min(effective_n_jobs(self.n_jobs), max(1, len(X) // MIN_BLOCK_ROWS))
         blocks = np.array_split(X, n_blocks)
         threads = Parallel(n_jobs=n_blocks, prefer="threads", require="sharedmem")
@@ -241,28 +241,21 @@ class BaseStacked(ShortRepr, BaseEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = isinstance(self.estimators, str)
+        tags.input_tags.allow_nan = self._accepts_nan()
         tags.target_tags.required = True
         return tags
 
+    def _accepts_nan(self) -> bool:
+        """Return whether all members accept missing values, or may accept them; the default ones do."""
+        members = () if isinstance(self.estimators, str) else self.estimators
+        return all(accepts_nan(model) for _, model in members)
 
-def smooth_features(n: int, d: int, quick: bool, store_rows: bool, linear: BaseEstimator) -> BaseEstimator:
-    """Return a linear model of d columns, and of Gaussian kernels of several widths around training rows.
 
-    The kernels contain rows of the training data; without `store_rows` there are none.
-    """
-    n_kernels = min(N_QUICK_KERNELS if quick else N_KERNELS, n // 2)
-    kernels = [
-        (f"kernels{k}", Nystroem(gamma=scale / d, n_components=n_kernels))
-        for k, scale in enumerate(KERNEL_SCALES if store_rows else ())
-    ]
-    return make_pipeline(
-        SimpleImputer(strategy="median", keep_empty_features=True),
-        StandardScaler(),
-        FeatureUnion([("columns", "passthrough"), *kernels]),
-        StandardScaler(),
-        linear,
-    )
+def smooth_member(quick: bool, store_rows: bool, linear: BaseEstimator) -> Pipeline:
+    """Return a smooth model, or a linear one unless it may contain rows of the training data."""
+    if store_rows:
+        return smooth_pipeline(linear, N_QUICK_KERNELS if quick else N_KERNELS)
+    return make_pipeline(SimpleImputer(strategy="median", keep_empty_features=True), StandardScaler(), linear)
 
 
 def numbers_of_kept(weights: np.ndarray) -> list[int]:

@@ -13,11 +13,14 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.utils.multiclass import check_classification_targets
 
 from deltauq.calibration import ConformalClassifier, classification_scores
-from deltauq.estimators._stacking import BaseStacked, Member, Scored, numbers_of_kept, smooth_features
+from deltauq.estimators._stacking import BaseStacked, Member, Scored, numbers_of_kept, smooth_member
 from deltauq.estimators.classifier import AnchoredClassifier, align_probabilities
+from deltauq.estimators.compiled_trees import plain_outputs
 
 N_TRAIN_ANCHORS, PENALTY = 10, 0.1
 LARGEST_EXPONENT = 3.0
+SMALLEST_SUM = 0.01
+"""Of the exponents, if the members know nothing about the classes: these are then nearly equally probable."""
 FLOOR = 0.1
 """Probabilities of members are at least this, divided by the number of training rows."""
 
@@ -82,7 +85,8 @@ class StackedClassifier(ClassifierMixin, BaseStacked):
 
     def predict(self, X: Any) -> np.ndarray:
         """Return the most probable classes, an array of shape (n,)."""
-        return np.asarray(self.classes_[np.argmax(self.predict_proba(X), axis=1)])
+        best = np.argmax(self.predict_proba(X), axis=1)
+        return np.asarray(self.classes_[best])
 
     def predict_proba(self, X: Any, return_std: bool = False) -> Any:
         """Return probabilities and, if required, their standard deviations.
@@ -125,8 +129,8 @@ class StackedClassifier(ClassifierMixin, BaseStacked):
         """
         return self.conformal_.sets(self.predict_proba(X), coverage, allow_empty)
 
-    def _default_members(self, n: int, d: int) -> list[Member]:
-        return classification_members(n, d, quick=self.quick)
+    def _default_members(self, n: int) -> list[Member]:
+        return classification_members(n, quick=self.quick)
 
     def _read_target(self, y: np.ndarray) -> np.ndarray:
         check_classification_targets(y)
@@ -146,7 +150,8 @@ class StackedClassifier(ClassifierMixin, BaseStacked):
                 align_probabilities(model, part, numbers) for part in (posterior.mean, posterior.var)
             )
             return mean, var
-        proba = align_probabilities(model, model.predict_proba(X), numbers)
+        outputs = plain_outputs(model, X)
+        proba = align_probabilities(model, model.predict_proba(X) if outputs is None else outputs, numbers)
         return proba, np.zeros_like(proba)
 
     def _pool(self, means: np.ndarray) -> np.ndarray:
@@ -190,7 +195,7 @@ def fit_exponents(y: np.ndarray, logs: np.ndarray) -> np.ndarray:
     Returns
     -------
     weights : array of shape (m,)
-        Not negative.
+        Not negative, and not all zero.
     """
     rows = np.arange(len(y))
 
@@ -202,11 +207,11 @@ def fit_exponents(y: np.ndarray, logs: np.ndarray) -> np.ndarray:
     start = np.full(len(logs), 1.0 / len(logs))
     bounds = [(0.0, LARGEST_EXPONENT)] * len(logs)
     weights = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds).x
-    return np.asarray(weights if weights.any() else start)
+    return np.asarray(weights if weights.any() else SMALLEST_SUM * start)
 
 
 def classification_members(
-    n: int, d: int, *, quick: bool = False, store_rows: bool = True, **anchoring: Any
+    n: int, *, quick: bool = False, store_rows: bool = True, **anchoring: Any
 ) -> list[Member]:
     """Return the members of `StackedClassifier`; the parameters are those of `regression_members`."""
     anchored = AnchoredClassifier(
@@ -216,5 +221,5 @@ def classification_members(
         ("anchored boosting", anchored),
         ("boosting", HistGradientBoostingClassifier(early_stopping=False)),
         ("extra-trees", ExtraTreesClassifier(50 if quick else 100)),
-        ("smooth", smooth_features(n, d, quick, store_rows, LogisticRegression(C=PENALTY, max_iter=300))),
+        ("smooth", smooth_member(quick, store_rows, LogisticRegression(C=PENALTY, max_iter=300))),
     ]

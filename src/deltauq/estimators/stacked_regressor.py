@@ -16,15 +16,18 @@ from sklearn.utils import assert_all_finite
 
 from deltauq.calibration import Difficulty, conformal_quantile, quantiles_of_scores
 from deltauq.core import Posterior
-from deltauq.estimators._stacking import BaseStacked, Member, Scored, numbers_of_kept, smooth_features
+from deltauq.estimators._stacking import BaseStacked, Member, Scored, numbers_of_kept, smooth_member
 from deltauq.estimators.base_estimators import FORESTS
+from deltauq.estimators.compiled_trees import forest_moments, plain_outputs
 from deltauq.estimators.regressor import AnchoredRegressor
 from deltauq.utils.formatting import as_text
 
 SMOOTHING = 0.1
-"""Of the absolute error, relative to the root mean square error of the best member: it has a gradient then."""
+"""In units of the root mean square error of the best member. It gives the absolute error a gradient."""
 LOG_WEIGHTS = 4.0
 RIDGE_PENALTIES = tuple(np.logspace(-8, 3, 23).tolist())
+PAIRS, MIN_ANCHORS, MAX_ANCHORS = 10_000, 5, 50
+"""Of anchored boosting: half of the pairs of `AnchoredRegressor`, since other members make up for it."""
 STD_LEVEL = 0.9
 """A standard deviation is the half-width of intervals of this coverage over that of a normal distribution."""
 
@@ -165,8 +168,8 @@ class StackedRegressor(RegressorMixin, BaseStacked):
         lower, upper = self.predict_quantiles(X, [tail, 1.0 - tail]).T
         return lower, upper
 
-    def _default_members(self, n: int, d: int) -> list[Member]:
-        return regression_members(n, d, quick=self.quick)
+    def _default_members(self, n: int) -> list[Member]:
+        return regression_members(n, quick=self.quick)
 
     def _read_target(self, y: np.ndarray) -> np.ndarray:
         y = np.asarray(y, dtype=np.float64)
@@ -184,13 +187,11 @@ class StackedRegressor(RegressorMixin, BaseStacked):
             posterior = model.posterior(X)
             mean, var = posterior.mean, posterior.var
         elif isinstance(model, FORESTS):
-            # Bagging may give every tree other columns.
-            columns = getattr(model, "estimators_features_", [slice(None)] * len(model.estimators_))
-            trees = zip(model.estimators_, columns, strict=True)
-            outputs = np.stack([tree.predict(X[:, used]) for tree, used in trees])
-            mean, var = outputs.mean(axis=0), outputs.var(axis=0)
+            mean, var = forest_moments(model, X)
         else:
-            mean, var = np.asarray(model.predict(X), dtype=np.float64).reshape(len(X)), np.zeros(len(X))
+            outputs = plain_outputs(model, X)
+            outputs = np.asarray(model.predict(X) if outputs is None else outputs, dtype=np.float64)
+            mean, var = outputs.reshape(len(X)), np.zeros(len(X))
         # A linear model may predict anything for a row far from the data.
         low, high = self.target_range_
         return np.clip(mean, 2 * low - high, 2 * high - low), var
@@ -264,14 +265,14 @@ def _std_factor(scores: np.ndarray) -> float:
 
 
 def regression_members(
-    n: int, d: int, *, quick: bool = False, store_rows: bool = True, **anchoring: Any
+    n: int, *, quick: bool = False, store_rows: bool = True, **anchoring: Any
 ) -> list[Member]:
     """Return the members of `StackedRegressor`.
 
     Parameters
     ----------
-    n, d : int
-        Number of training rows and of their columns.
+    n : int
+        Number of training rows.
     quick : bool, default=False
         Whether to return smaller members.
     store_rows : bool, default=True
@@ -283,9 +284,16 @@ def regression_members(
     -------
     members : list of (str, estimator) pairs
     """
+    boosting = HistGradientBoostingRegressor(
+        max_iter=100 if quick else 200, max_leaf_nodes=62, max_bins=127, early_stopping=False
+    )
+    n_train_anchors = min(n, MAX_ANCHORS, max(MIN_ANCHORS, PAIRS // n))
     return [
-        ("anchored boosting", AnchoredRegressor(HistGradientBoostingRegressor(), **anchoring)),
+        (
+            "anchored boosting",
+            AnchoredRegressor(boosting, **{"n_train_anchors": n_train_anchors, **anchoring}),
+        ),
         ("boosting", HistGradientBoostingRegressor(early_stopping=False)),
         ("extra-trees", ExtraTreesRegressor(50 if quick else 100)),
-        ("smooth", smooth_features(n, d, quick, store_rows, RidgeCV(RIDGE_PENALTIES))),
+        ("smooth", smooth_member(quick, store_rows, RidgeCV(RIDGE_PENALTIES))),
     ]

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from sklearn.impute import SimpleImputer
-from sklearn.kernel_approximation import Nystroem
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge, RidgeCV
-from sklearn.pipeline import FeatureUnion, Pipeline
-from sklearn.preprocessing import FunctionTransformer, StandardScaler
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import StandardScaler
 
 from deltauq.estimators.base_estimators import TREE_FORESTS, TREES
+from deltauq.estimators.smooth import WIDEST, GaussianKernels
 from deltauq.export.onnx_graph import Graph
 from deltauq.export.onnx_trees import add_boosting, add_forest, add_probabilities
 from deltauq.tables.preprocessing import UnitScaler
@@ -27,10 +27,12 @@ Builder = Callable[[Graph, Any, str], str]
 
 def add_outputs(graph: Graph, estimator: Any, X: str) -> str:
     """Add the predictions of a fitted estimator, of shape (m, 1), or its probabilities, of shape (m, c)."""
-    if type(estimator) not in ESTIMATORS:
+    # Subclasses may predict otherwise, but those of pipelines have the same steps.
+    kind = Pipeline if isinstance(estimator, Pipeline) else type(estimator)
+    if kind not in ESTIMATORS:
         kinds = "trees, forests, histogram gradient boosting and linear models of scikit-learn"
-        raise InputError(f"ONNX export takes {kinds}, got {type(estimator).__name__}.")
-    return ESTIMATORS[type(estimator)](graph, estimator, X)
+        raise InputError(f"ONNX export takes {kinds}, got {kind.__name__}.")
+    return ESTIMATORS[kind](graph, estimator, X)
 
 
 def add_steps(graph: Graph, steps: Sequence[Any], X: str) -> str:
@@ -56,6 +58,11 @@ def _add_linear(graph: Graph, model: Any, X: str) -> str:
 
 
 def _add_logistic(graph: Graph, model: Any, X: str) -> str:
+    is_one_by_one = model.solver == "liblinear" or getattr(model, "multi_class", None) == "ovr"
+    if is_one_by_one and len(model.classes_) > 2:
+        raise InputError(
+            "ONNX export takes LogisticRegression of all classes at once, not one versus the rest."
+        )
     scores = graph.node("Add", graph.node("MatMul", X, model.coef_.T), model.intercept_[None])
     return add_probabilities(graph, scores, len(model.classes_))
 
@@ -76,32 +83,18 @@ def _add_units(graph: Graph, scaler: Any, X: str) -> str:
     return graph.node("Div", X, scaler.scale_[None])
 
 
-def _add_union(graph: Graph, union: Any, X: str) -> str:
-    parts = [step for _, step in union.transformer_list if step != "drop"]
-    if union.transformer_weights is not None:
-        raise InputError("ONNX export takes a FeatureUnion without weights.")
-    return graph.node(
-        "Concat", *(X if part == "passthrough" else add_steps(graph, [part], X) for part in parts), axis=1
-    )
-
-
-def _add_identity(graph: Graph, step: Any, X: str) -> str:
-    # "passthrough" of a fitted union.
-    if step.func is not None:
-        raise InputError("ONNX export takes no FunctionTransformer with a function.")
-    return X
-
-
 def _add_kernels(graph: Graph, kernels: Any, X: str) -> str:
-    if kernels.kernel != "rbf":
-        raise InputError(f'ONNX export takes Nystroem with the kernel "rbf", got {kernels.kernel!r}.')
-    centres = kernels.components_
-    gamma = 1.0 / centres.shape[1] if kernels.gamma is None else kernels.gamma
+    centres = kernels.centers_
     squares = graph.node("ReduceSumSquare", X, [1], keepdims=1)
     products = graph.node("MatMul", X, -2.0 * centres.T)
     distances = graph.node("Sum", squares, products, np.sum(centres**2, axis=1)[None])
-    values = graph.node("Exp", graph.node("Mul", graph.node("Max", distances, 0.0), -float(gamma)))
-    return graph.node("MatMul", values, kernels.normalization_.T)
+    factor = -WIDEST / centres.shape[1]
+    kernel = graph.node("Exp", graph.node("Mul", graph.node("Max", distances, 0.0), factor))
+    features = [X]
+    for normalization in kernels.normalizations_:
+        features.append(graph.node("MatMul", kernel, normalization))
+        kernel = graph.node("Mul", graph.node("Mul", kernel, kernel), kernel)
+    return graph.node("Concat", *features, axis=1)
 
 
 ESTIMATORS: dict[type, Builder] = {
@@ -115,7 +108,5 @@ TRANSFORMERS: dict[type, Builder] = {
     SimpleImputer: _add_imputer,
     StandardScaler: _add_scaler,
     UnitScaler: _add_units,
-    FeatureUnion: _add_union,
-    FunctionTransformer: _add_identity,
-    Nystroem: _add_kernels,
+    GaussianKernels: _add_kernels,
 }

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
 
 from deltauq.calibration import quantiles_of_scores
 from deltauq.calibration.conformal import rows_needed
@@ -85,7 +87,8 @@ def fit(
     model : {"auto", "forest", "boosting", "svm", "knn", "mlp", "tree", "linear"} or estimator, \
             default="auto"
         "auto" combines the models of `StackedRegressor` or `StackedClassifier`. A base estimator, by name or
-        as a scikit-learn estimator, is fitted with anchors and without, and both are combined.
+        as a scikit-learn estimator, is fitted with anchors and without, and both are combined; a classifier
+        without probabilities, such as "svm", is fitted with anchors only.
     coverage : float, default=0.9
         Default nominal coverage of intervals or sets.
     anchors : {"data", "normal", "balanced", "kmeans"}, default="data"
@@ -148,14 +151,18 @@ def fit(
         _members(model, data.task, X, quick, anchoring), quick=quick, random_state=random_state, n_jobs=n_jobs
     )
     name = model if isinstance(model, str) else type(model).__name__
-    with model_errors(f"{name} cannot be fitted to this table", stacked if isinstance(model, str) else model):
+    with (
+        warnings.catch_warnings(),
+        model_errors(f"{name} cannot be fitted to this table", stacked if isinstance(model, str) else model),
+    ):
+        # Members that did not converge are scored like the others.
+        warnings.simplefilter("ignore", ConvergenceWarning)
         stacked.fit(X, data.y, progress=progress)
+    _check_scored(stacked.n_scored_, len(X), coverage, data.task)
     ranges = ColumnRanges.of(X)
     fingerprints = row_fingerprints(data.X, data.y)
     stores_rows = anchors in ROWS_AS_ANCHORS or model in STORES_TRAINING_ROWS or not isinstance(model, str)
-    # The rows that others are compared with by `evaluate`.
-    rng = np.random.default_rng(random_state)
-    reference = get_prior(anchors).draw(Anchors(X), n_anchors, rng, labels=_strata(data)).X
+    reference = _reference(stacked, data, X, anchors, n_anchors, random_state)
     report = {
         "rows": len(X),
         "scored": stacked.n_scored_,
@@ -201,10 +208,27 @@ def _members(
     if isinstance(model, str) and model == AUTO:
         members = regression_members if is_regression else classification_members
         store_rows = anchoring["anchors"] in ROWS_AS_ANCHORS
-        return members(*X.shape, quick=quick, store_rows=store_rows, **anchoring)
+        return members(len(X), quick=quick, store_rows=store_rows, **anchoring)
     base = build_base_model(BaseModel(model), task) if isinstance(model, str) else model
     anchored = (AnchoredRegressor if is_regression else AnchoredClassifier)(base, **anchoring)
-    return [("anchored", anchored), ("plain", base)]
+    has_plain = is_regression or hasattr(base, "predict_proba")
+    return [("anchored", anchored), *([("plain", base)] if has_plain else [])]
+
+
+def _reference(
+    stacked: StackedRegressor | StackedClassifier,
+    data: TrainingTable,
+    X: np.ndarray,
+    anchors: str,
+    n_anchors: int,
+    random_state: int,
+) -> np.ndarray:
+    """Return the rows that `evaluate` compares others with: the anchors, or ones like them without these."""
+    for member in stacked.estimators_:
+        if isinstance(member, (AnchoredRegressor, AnchoredClassifier)):
+            return np.asarray(member.anchors_.X)
+    rng = np.random.default_rng(random_state)
+    return np.asarray(get_prior(anchors).draw(Anchors(X), n_anchors, rng, labels=_strata(data)).X)
 
 
 def _widths(stacked: StackedRegressor, coverage: float) -> dict[str, float]:
@@ -238,13 +262,24 @@ def _check_parameters(model: Any, coverage: float, anchors: str) -> None:
 
 def _check_rows(data: TrainingTable, coverage: float) -> None:
     """Raise an error for too few rows, or rows of a class."""
-    n = len(data.y)
-    is_regression = data.task == REGRESSION
-    # Half of the rows that an interval misses are beyond each end.
-    fewest = max(MIN_ROWS, rows_needed((1.0 + coverage) / 2.0 if is_regression else coverage))
+    n, fewest = len(data.y), max(MIN_ROWS, _scores_needed(coverage, data.task))
     if n < fewest:
         raise TableError(f"{n:,} rows are too few: a coverage of {coverage:g} requires at least {fewest:,}.")
-    if not is_regression:
+    if data.task != REGRESSION:
         classes, counts = np.unique(data.y, return_counts=True)
         if counts.min() < 2:
             raise TableError(f'the class "{classes[counts.argmin()]}" has a single row: two are needed.')
+
+
+def _check_scored(n_scored: int, n: int, coverage: float, task: str) -> None:
+    """Raise an error for too few scored rows: of many rows, a part is scored."""
+    if n_scored < (fewest := _scores_needed(coverage, task)):
+        raise TableError(
+            f"a coverage of {coverage:g} requires at least {fewest:,} scored rows: of {n:,} rows, "
+            f"{n_scored:,} are scored."
+        )
+
+
+def _scores_needed(coverage: float, task: str) -> int:
+    # Half of the rows that an interval misses are beyond each end.
+    return rows_needed((1.0 + coverage) / 2.0 if task == REGRESSION else coverage)

@@ -19,8 +19,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sklearn.ensemble import RandomForestRegressor
 
 from deltauq._version import __version__
+from deltauq.calibration import ConformalClassifier, Difficulty
 from deltauq.core import Anchors
 from deltauq.estimators import AnchoredClassifier, AnchoredRegressor, StackedClassifier, StackedRegressor
 from deltauq.tables.errors import ModelFolderError, VersionWarning, require_pandas, require_skops
@@ -57,6 +59,8 @@ TRUSTED = (
     "deltauq.calibration.conformal.ConformalClassifier",
     "deltauq.calibration.difficulty.Difficulty",
     "deltauq.estimators.regressor.AnchoredRegressor",
+    "deltauq.estimators.smooth.GaussianKernels",
+    "deltauq.estimators.smooth.SmoothPipeline",
     "deltauq.estimators.stacked_classifier.StackedClassifier",
     "deltauq.estimators.stacked_regressor.StackedRegressor",
     "deltauq.tables.preprocessing.UnitScaler",
@@ -343,30 +347,53 @@ def _check_parts(parts: dict[str, Any], schema: Schema, task: str) -> None:
         else:
             check_trees(member, d)
     check_estimators(model)
-    _check_numbers("weights", model.weights_, (len(model.estimators_),))
+    _check_weights("weights", model.weights_, len(model.estimators_))
     reference, ranges = parts["reference"], parts["ranges"]
     _check_numbers("reference rows", reference, (len(reference), d))
-    if type(ranges) is not ColumnRanges:
-        raise ValueError(f"its ranges are a {type(ranges).__name__}")
+    _check_type("ranges", ranges, ColumnRanges)
     for name in ("low", "high", "unit"):
         _check_numbers("ranges", getattr(ranges, name), (d,))
+    if np.any(ranges.unit <= 0):
+        raise ValueError("its ranges have a unit that is not positive")
     if parts["fingerprints"].dtype != np.uint64 or parts["fingerprints"].ndim != 1:
         raise ValueError("its fingerprints are not uint64 hashes")
     if task == REGRESSION:
-        check_trees(model.difficulty_.forest_, d + 2)
-        _check_numbers("scores", model.scores_, (model.n_scored_,))
-        _check_numbers("sizes", model.sizes_, (model.n_scored_,))
+        _check_regression(model, d)
     else:
+        _check_type("conformal", model.conformal_, ConformalClassifier)
         _check_numbers("scores", model.conformal_.scores_, (model.n_scored_,))
+        _check_scalars(model, ["_floor"], is_positive=True)
+
+
+def _check_regression(model: StackedRegressor, d: int) -> None:
+    """Raise an error for invalid parts of a model of d columns that only regression has."""
+    difficulty = model.difficulty_
+    _check_type("difficulty", difficulty, Difficulty)
+    _check_type("forest", difficulty.forest_, RandomForestRegressor)
+    # A variance of each member, and that between them.
+    _check_weights("weights of variances", difficulty.weights_, len(model.estimators_) + 1)
+    check_trees(difficulty.forest_, d + 2)
+    _check_scalars(difficulty, ["constant_"], is_positive=True)
+    _check_scalars(model, ["target_scale_"], is_positive=True)
+    _check_scalars(model, ["target_mean_", "std_factor_"], is_positive=False)
+    if model.std_factor_ < 0:
+        raise ValueError("its standard deviations are negative")
+    _check_numbers("range of the target", np.asarray(model.target_range_), (2,))
+    _check_numbers("scores", model.scores_, (model.n_scored_,))
+    _check_numbers("sizes", model.sizes_, (model.n_scored_,))
 
 
 def _check_anchors(anchors: Any, d: int, labelled: bool) -> None:
     """Raise an error unless anchors are rows of d numbers, with a target each if they are labelled."""
-    if type(anchors) is not Anchors:
-        raise ValueError(f"its anchors are a {type(anchors).__name__}")
+    _check_type("anchors", anchors, Anchors)
     _check_numbers("anchors", anchors.X, (len(anchors.X), d))
     if labelled:
         _check_numbers("targets of anchors", anchors.y, (len(anchors.X),))
+
+
+def _check_type(name: str, part: Any, expected: type) -> None:
+    if type(part) is not expected:
+        raise ValueError(f"its {name} part is a {type(part).__name__}, not {expected.__name__}")
 
 
 def _check_numbers(name: str, values: Any, shape: tuple[int, ...]) -> None:
@@ -377,8 +404,26 @@ def _check_numbers(name: str, values: Any, shape: tuple[int, ...]) -> None:
         raise ValueError(f"its {name} are not finite")
 
 
+def _check_weights(name: str, values: Any, n: int) -> None:
+    """Raise an error unless values are n weights, none of them negative."""
+    _check_numbers(name, values, (n,))
+    if np.any(values < 0):
+        raise ValueError(f"its {name} are negative")
+
+
+def _check_scalars(part: Any, names: list[str], is_positive: bool) -> None:
+    """Raise an error unless attributes of a part are finite numbers, and positive if they must be."""
+    for name in names:
+        value = getattr(part, name)
+        if not (isinstance(value, float) and np.isfinite(value) and (value > 0 or not is_positive)):
+            raise ValueError(
+                f"its {name.strip('_')} is not a {'positive' if is_positive else 'finite'} number"
+            )
+
+
 def _try_out(model: TableModel) -> None:
     """Predict a row of missing values, so that parts that do not fit each other fail now."""
+    model.check_coverage(model.coverage)
     empty = {column.name: ["" if column.kind == CATEGORY else np.nan] for column in model.schema.columns}
     columns = model.decode_dates(model.predict_columns(require_pandas().DataFrame(empty)))
     if model.task == REGRESSION and not columns["lower"][0] <= columns["upper"][0]:

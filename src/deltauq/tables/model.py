@@ -167,8 +167,8 @@ class TableModel:
             raise TableError(f"coverage must lie between 0 and 1, got {coverage:g}.")
         if coverage > self.max_coverage:
             raise TableError(
-                f"a coverage of {coverage:g} requires more than {self.n_scored:,} rows: the largest coverage "
-                f"is {self.max_coverage:.3g}."
+                f"a coverage of {coverage:g} requires more than {self.n_scored:,} scored rows: the largest "
+                f"coverage is {_rounded_down(self.max_coverage):g}."
             )
 
     def check_levels(self, levels: Sequence[float]) -> None:
@@ -177,11 +177,16 @@ class TableModel:
             raise TableError(f"{self.target} is a class: quantiles are for numbers.")
         largest = max_coverage(self.n_scored)
         for level in levels:
+            if not 0.0 < level < 1.0:
+                raise TableError(f"levels of quantiles must lie between 0 and 1, got {level:g}.")
             if not 1.0 - largest <= level <= largest:
+                bound = _rounded_down(largest)
                 raise TableError(
-                    f"the level {level:g} is not between {1.0 - largest:.3g} and {largest:.3g}, which "
-                    f"{self.n_scored:,} rows allow."
+                    f"a quantile at {level:g} requires more than {self.n_scored:,} scored rows: levels "
+                    f"from {1.0 - bound:g} to {bound:g} are possible."
                 )
+        if len({*map(quantile_name, levels)}) < len(levels):
+            raise TableError(f"two of the levels {', '.join(f'{level:g}' for level in levels)} are equal.")
 
     def set_jobs(self, n_jobs: int | None) -> None:
         """Set the number of threads that predict."""
@@ -265,7 +270,7 @@ class TableModel:
             "upper": mean + sizes * upper,
             "risk": self._risk(X, sizes),
             **{
-                f"{QUANTILE}{level:g}": mean + sizes * score
+                quantile_name(level): mean + sizes * score
                 for level, score in zip(levels, quantiles_of_scores(model.scores_, levels), strict=True)
             },
         }
@@ -273,6 +278,8 @@ class TableModel:
     def _class_columns(self, X: np.ndarray, coverage: float) -> dict[str, Any]:
         model, classes = self.fitted.model, self.classes
         proba, std = model.predict_proba(X, return_std=True)
+        if not (np.all(np.isfinite(proba)) and np.all(np.isfinite(std))):
+            raise TableError("the model cannot predict these rows: its probabilities are not finite.")
         columns: dict[str, Any] = {"prediction": [classes[k] for k in proba.argmax(axis=1)]}
         for k, name in enumerate(classes):
             columns[f"probability_{name}"] = proba[:, k]
@@ -290,6 +297,17 @@ class TableModel:
         if self.labels == "bool":
             return name == "True"
         return {"int64": int, "float64": float}.get(self.labels, str)(name)
+
+
+def quantile_name(level: float) -> str:
+    """Return the name of the column of quantiles at a level."""
+    return f"{QUANTILE}{level:g}"
+
+
+def _rounded_down(largest: float) -> float:
+    """Return a largest level with few digits, rounded such that it is allowed."""
+    unit = 10.0 ** (1 - np.floor(np.log10(1.0 - largest)))
+    return float(np.floor(largest * unit) / unit)
 
 
 def error_probability(proba: np.ndarray) -> np.ndarray:

@@ -11,7 +11,7 @@ from typing import Any
 
 from deltauq.tables.errors import TableError, did_you_mean
 from deltauq.tables.io import TableStream, Writer, open_table, output_format, to_frame
-from deltauq.tables.model import TableModel
+from deltauq.tables.model import TableModel, quantile_name
 from deltauq.tables.risk import RISK_LEVELS
 from deltauq.tables.schema import unseen_note
 from deltauq.utils.filesystem import atomic_write
@@ -160,7 +160,7 @@ def predict_stream(
     The parameters are those of `predict_file`; `source` is the name of the table in errors, and `metadata`
     a function of the tally whose result is stored in the file, which must be Parquet.
     """
-    check_columns(model, stream, keep, strict)
+    check_columns(model, stream, keep, strict, quantiles)
     tally = Tally(ignored=_ignored(model, stream, keep))
     with atomic_write(out) as part, Writer(part, out) as writer:
         for batch in stream.batches:
@@ -191,10 +191,16 @@ def check_output(out: Path) -> None:
         raise TableError(f"cannot write {out}: its name must end in .parquet, .arrow, .csv or .csv.gz.")
 
 
-def check_columns(model: TableModel, stream: TableStream, keep: Sequence[str], strict: bool) -> None:
+def check_columns(
+    model: TableModel,
+    stream: TableStream,
+    keep: Sequence[str],
+    strict: bool,
+    quantiles: Sequence[float] = (),
+) -> None:
     """Raise an error for a missing column and, if strict, for columns that the model was not trained on."""
     model.schema.require_columns(stream.names)
-    outputs = ["prediction", "std", "lower", "upper", "risk"]
+    outputs = ["prediction", "std", "lower", "upper", "risk", *map(quantile_name, quantiles)]
     if model.classes:
         classes = [f"{prefix}_{name}" for name in model.classes for prefix in ("probability", "std")]
         outputs = ["prediction", *classes, "set", "risk"]

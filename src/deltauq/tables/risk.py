@@ -12,6 +12,8 @@ RISK_FRACTIONS = (0.20, 0.05)
 """Of rows like the training data, at most these shares have a moderate or high, and a high risk."""
 SECOND_FRACTION = 0.2
 """The part of these rows for the second of two measures: the first one ranks errors better."""
+ROUNDING = 1e-9
+"""Numbers that were written to a file and read again may be this far beyond a range, in its unit."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,7 @@ class ColumnRanges:
     low, high : arrays of shape (d,)
         The smallest and largest values.
     unit : array of shape (d,)
-        The standard deviations.
+        The standard deviations, or 1 for constant columns.
     """
 
     low: np.ndarray
@@ -71,16 +73,21 @@ class ColumnRanges:
     @classmethod
     def of(cls, X: np.ndarray) -> ColumnRanges:
         """Return the ranges of n rows."""
-        unit = X.std(axis=0)
-        return cls(X.min(axis=0), X.max(axis=0), np.where(unit > 0, unit, 1.0))
+        low, high = X.min(axis=0), X.max(axis=0)
+        # The standard deviation of a constant column may be a rounding error.
+        return cls(low, high, np.where(low < high, X.std(axis=0), 1.0))
 
     def beyond(self, X: np.ndarray) -> np.ndarray:
         """Return how far rows are beyond the range, in standard deviations of the farthest column."""
-        return np.asarray(np.max(np.maximum(self.low - X, X - self.high) / self.unit, axis=1).clip(min=0.0))
+        return self._distance(X, self.low, self.high)
 
     def beyond_others(self, X: np.ndarray) -> np.ndarray:
         """Return how far each of the training rows is beyond the range of the others."""
         ordered = np.sort(X, axis=0)
         low = np.where(ordered[0] == X, ordered[min(1, len(X) - 1)], ordered[0])
         high = np.where(ordered[-1] == X, ordered[max(len(X) - 2, 0)], ordered[-1])
-        return np.asarray(np.max(np.maximum(low - X, X - high) / self.unit, axis=1).clip(min=0.0))
+        return self._distance(X, low, high)
+
+    def _distance(self, X: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+        distance = np.max(np.maximum(low - X, X - high) / self.unit, axis=1)
+        return np.where(distance > ROUNDING, distance, 0.0)
