@@ -13,7 +13,9 @@ def file(houses, tmp_path):
 
 
 def test_output(run, file, tmp_path):
-    done = run("fit", file, "--target", "price", "--model", "tree", "--train-anchors", "5", "-o", tmp_path / "model")
+    done = run(
+        "fit", file, "--target", "price", "--model", "tree", "--train-anchors", "5", "-o", tmp_path / "model"
+    )
     assert (done.code, done.err) == (0, "")
     for line in (
         "price has 120 different values: regression (--task).",
@@ -23,7 +25,7 @@ def test_output(run, file, tmp_path):
         "Of the models: anchored ",
         "Weights: anchored ",
         "Intervals with a coverage of 90% have a mean width of ",
-        "contains 20 rows of the table as anchors, which",
+        "contains 5 rows of the table as anchors, which",
         f"Model: {tmp_path / 'model'}",
     ):
         assert line in done.out
@@ -47,7 +49,6 @@ def test_default_model(run, houses, tmp_path):
     model = deltauq.load(tmp_path / "model")
     assert model.fitted.model.quick and set(model.report["errors"]) >= {"anchored boosting", "smooth"}
     assert ("and others in its smooth model" in done.out) == ("smooth" in model.report["members"])
-
 
 
 @pytest.mark.parametrize(
@@ -93,7 +94,11 @@ def test_no_warnings_are_shown(model, run, houses, tmp_path):
         (lambda t: t.assign(price=t.price.where(t.index > 20)), [], "21 of 60 rows were left out"),
         (lambda t: t[:19], [], "price, regression: 19 training rows"),
         (lambda t: t[:10], ["--coverage", "0.5"], "price, regression: 10 training rows"),
-        (lambda t: t.assign(price=["rare", "rare", *["p", "q"] * 29]), [], "classification: 60 training rows"),
+        (
+            lambda t: t.assign(price=["rare", "rare", *["p", "q"] * 29]),
+            [],
+            "classification: 60 training rows",
+        ),
     ],
 )
 def test_small_and_incomplete_tables(content, options, expected, run, houses, tmp_path):

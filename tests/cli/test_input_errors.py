@@ -162,7 +162,11 @@ TABLES_TO_PREDICT = {
         ["--coverage", "0.99"],
         "requires more than 120 scored rows: the largest coverage is 0.983",
     ),
-    "quantiles as text": (lambda t: t, ["--quantiles", "low"], "Invalid value for --quantiles: must be levels"),
+    "quantiles as text": (
+        lambda t: t,
+        ["--quantiles", "low"],
+        "Invalid value for --quantiles: must be levels",
+    ),
     "no quantiles": (lambda t: t, ["--quantiles", ""], "must be levels such as 0.05,0.5,0.95, got"),
     "a quantile at one": (lambda t: t, ["--quantiles", "0.5,1"], "must lie between 0 and 1, got 1"),
     "quantiles in per cent": (lambda t: t, ["--quantiles", "5,95"], "must lie between 0 and 1, got 5"),

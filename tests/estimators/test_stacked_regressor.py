@@ -14,7 +14,12 @@ from scipy.stats import norm, spearmanr
 from sklearn.base import clone
 from sklearn.datasets import load_diabetes
 from sklearn.dummy import DummyRegressor
-from sklearn.ensemble import BaggingRegressor, ExtraTreesRegressor, HistGradientBoostingRegressor
+from sklearn.ensemble import (
+    BaggingRegressor,
+    ExtraTreesRegressor,
+    HistGradientBoostingRegressor,
+    RandomForestRegressor,
+)
 from sklearn.exceptions import NotFittedError
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
@@ -440,7 +445,8 @@ def test_variances_are_those_of_trees_and_of_anchors():
     forest, anchored, bagging, ridge = (clone(member).fit(X, y) for _, member in members)
     mean, var = model._moments(forest, X)
     np.testing.assert_allclose(mean, forest.predict(X))
-    np.testing.assert_allclose(var, np.var([tree.predict(X) for tree in forest.estimators_], axis=0))
+    outputs = [tree.predict(X) for tree in forest.estimators_]
+    np.testing.assert_allclose(var, np.var(outputs, axis=0), atol=1e-12)
     mean, var = model._moments(anchored, X)
     np.testing.assert_array_equal([mean, var], [anchored.posterior(X).mean, anchored.posterior(X).var])
     mean, var = model._moments(bagging, X)
@@ -448,6 +454,19 @@ def test_variances_are_those_of_trees_and_of_anchors():
     assert np.all(var > 0)
     mean, var = model._moments(ridge, X)
     np.testing.assert_array_equal([mean, var], [ridge.predict(X), np.zeros(80)])
+
+
+@pytest.mark.parametrize(
+    "member",
+    [ExtraTreesRegressor(10), RandomForestRegressor(10), HistGradientBoostingRegressor(max_iter=10)],
+    ids=lambda member: type(member).__name__,
+)
+def test_members_predict_missing_values_as_they_do_alone(member):
+    X, y = problem(0)
+    X[::5, 2] = X[3, :2] = np.nan
+    model = stacked([("member", member)]).fit(X, y)
+    alone = model.estimators_[0].predict(X)
+    np.testing.assert_allclose(model.predict(X), y.mean() + y.std() * alone, rtol=1e-9)
 
 
 def test_predictions_far_from_the_data_are_limited():

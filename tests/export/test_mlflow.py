@@ -30,7 +30,7 @@ def frame():
     n = 120
     frame = pd.DataFrame(
         {
-            "area": rng.uniform(20, 200, n),
+            "area": rng.uniform(20, 200, n).round(2),  # exact in JSON
             "new": rng.random(n) < 0.3,
             "town": rng.choice(["Ulm", "Bern"], n),
             "sold": pd.Timestamp("2024-01-01") + pd.to_timedelta(rng.integers(0, 700, n), unit="D"),

@@ -15,7 +15,6 @@ from deltauq.estimators import _stacking, stacked_regressor
 from deltauq.tables import TableError, fit
 from deltauq.tables.folder import FITTED_FILE
 
-
 TREE = {"model": "tree", "n_train_anchors": 5}
 """The options of the fixtures `regression` and `classification`."""
 
@@ -198,7 +197,7 @@ def test_kernels_of_the_default_model_are_rows(anchors, mixed, tmp_path):
     model = fit(mixed[["area", "rooms", "size"]][:60], "size", quick=True, anchors=anchors)
     model.save(tmp_path / "model")
     with zipfile.ZipFile(tmp_path / "model" / FITTED_FILE) as archive:
-        assert (b"Nystroem" in archive.read("schema.json")) == (anchors == "data")
+        assert (b"GaussianKernels" in archive.read("schema.json")) == (anchors == "data")
     assert model.report["stores_rows"] == (anchors == "data")
 
 

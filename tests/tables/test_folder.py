@@ -149,14 +149,21 @@ REGRESSION_NUMBERS = [
     ("model", "target_mean_", lambda mean: "0", "target_mean is not a finite number"),
     ("model", "target_scale_", lambda scale: 0.0, "target_scale is not a positive number"),
     ("model", "target_range_", lambda ends: ends[:1], "range of the target are not an array"),
-    ("model", "difficulty_", lambda difficulty: difficulty.forest_, "difficulty part is a RandomForestRegressor"),
+    (
+        "model",
+        "difficulty_",
+        lambda difficulty: difficulty.forest_,
+        "difficulty part is a RandomForestRegressor",
+    ),
     ("difficulty", "weights_", lambda w: w[1:], "weights of variances are not an array of shape"),
     ("difficulty", "weights_", lambda w: w - 1e9, "weights of variances are negative"),
+    ("difficulty", "largest_", lambda largest: -largest, "standard deviations are negative"),
+    ("difficulty", "largest_", lambda largest: float("nan"), "standard deviations are negative"),
     ("difficulty", "constant_", lambda constant: 0.0, "constant is not a positive number"),
     ("difficulty", "forest_", lambda forest: forest.estimators_[0], "forest part is a DecisionTreeRegressor"),
 ]
 CLASSIFICATION_NUMBERS = [
-    ("model", "_floor", lambda floor: float("nan"), "floor is not a positive number"),
+    ("model", "floor_", lambda floor: float("nan"), "floor is not a positive number"),
     ("model", "classes_", lambda classes: classes[:1], ""),
     ("model", "conformal_", lambda conformal: None, "conformal part is a NoneType"),
     ("conformal", "scores_", lambda scores: scores[1:], r"scores are not an array of shape \(240,\)"),

@@ -60,7 +60,7 @@ def test_invalid_quantiles_raise(regression, classification, mixed, source, tmp_
         with pytest.raises(TableError, match=message):
             predict_file(model, source, out, quantiles=levels)
     mixed.assign(**{"quantile_0.5": 1}).to_parquet(source)
-    with pytest.raises(TableError, match='"quantile_0.5" cannot be kept: a column of the output has that'):
+    with pytest.raises(TableError, match=r'"quantile_0.5" cannot be kept: a column of the output has that'):
         predict_file(regression, source, out, quantiles=[0.5], keep=["quantile_0.5"])
     assert not out.exists()
     predict_file(regression, source, out, quantiles=[0.4], keep=["quantile_0.5"])

@@ -61,5 +61,8 @@ def forest_moments(forest: Any, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         if moments is not None:
             mean, squares = moments.T
             return mean, np.maximum(squares - mean**2, 0.0)
-    outputs = np.stack([tree.predict(X) for tree in trees_of(forest)])
+    trees = trees_of(forest)
+    # Bagging may give every tree other columns.
+    columns = getattr(forest, "estimators_features_", [slice(None)] * len(trees))
+    outputs = np.stack([tree.predict(X[:, used]) for tree, used in zip(trees, columns, strict=True)])
     return outputs.mean(axis=0), outputs.var(axis=0)

@@ -58,6 +58,8 @@ class StackedClassifier(ClassifierMixin, BaseStacked):
         These members, fitted.
     weights_ : array of shape (m,)
         Their exponents.
+    floor_ : float
+        The smallest probability of a member.
     conformal_ : ConformalClassifier
         The scores of rows that did not train the members.
     member_errors_ : dict of str to float
@@ -139,7 +141,7 @@ class StackedClassifier(ClassifierMixin, BaseStacked):
             raise ValueError(f"y has one class, {self.classes_.tolist()[0]!r}: at least two are needed.")
         if len(self.classes_) == len(y):
             raise ValueError("every row has a class of its own: at least one class needs two rows.")
-        self._floor = FLOOR / len(y)
+        self.floor_ = FLOOR / len(y)
         return y
 
     def _moments(self, model: Any, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -158,7 +160,7 @@ class StackedClassifier(ClassifierMixin, BaseStacked):
         return np.asarray(softmax(np.tensordot(self.weights_, self._logs(means), axes=1), axis=1))
 
     def _logs(self, means: np.ndarray) -> np.ndarray:
-        return np.log(np.maximum(means, self._floor))
+        return np.log(np.maximum(means, self.floor_))
 
     def _combine(
         self, X: np.ndarray, y: np.ndarray, scored: Scored, names: list[str], rng: np.random.RandomState
@@ -178,7 +180,7 @@ class StackedClassifier(ClassifierMixin, BaseStacked):
         self.conformal_ = ConformalClassifier.from_scores(scores, self.classes_)
         losses = [-np.mean(log_softmax(part, axis=1)[rows, y]) for part in logs]
         self.member_errors_ = dict(zip(names, map(float, losses), strict=True))
-        self.error_ = float(-np.mean(np.log(np.maximum(proba[rows, y], self._floor))))
+        self.error_ = float(-np.mean(np.log(np.maximum(proba[rows, y], self.floor_))))
         return kept
 
 

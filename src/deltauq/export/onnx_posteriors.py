@@ -68,7 +68,7 @@ def add_stacked_classifier(graph: Graph, model: StackedClassifier, X: str) -> tu
     """Add probabilities and their standard deviations, of shape (n, c)."""
     members = _add_members(graph, model, X)
     logs = [
-        graph.node("Mul", graph.node("Log", graph.node("Max", mean, model._floor)), weight)
+        graph.node("Mul", graph.node("Log", graph.node("Max", mean, model.floor_)), weight)
         for (mean, _), weight in zip(members, model.weights_, strict=True)
     ]
     proba = graph.node("Softmax", graph.node("Sum", *logs), axis=1)

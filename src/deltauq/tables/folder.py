@@ -362,7 +362,7 @@ def _check_parts(parts: dict[str, Any], schema: Schema, task: str) -> None:
     else:
         _check_type("conformal", model.conformal_, ConformalClassifier)
         _check_numbers("scores", model.conformal_.scores_, (model.n_scored_,))
-        _check_scalars(model, ["_floor"], is_positive=True)
+        _check_scalars(model, ["floor_"], is_positive=True)
 
 
 def _check_regression(model: StackedRegressor, d: int) -> None:
@@ -376,7 +376,7 @@ def _check_regression(model: StackedRegressor, d: int) -> None:
     _check_scalars(difficulty, ["constant_"], is_positive=True)
     _check_scalars(model, ["target_scale_"], is_positive=True)
     _check_scalars(model, ["target_mean_", "std_factor_"], is_positive=False)
-    if model.std_factor_ < 0:
+    if model.std_factor_ < 0 or not difficulty.largest_ > 0:
         raise ValueError("its standard deviations are negative")
     _check_numbers("range of the target", np.asarray(model.target_range_), (2,))
     _check_numbers("scores", model.scores_, (model.n_scored_,))
