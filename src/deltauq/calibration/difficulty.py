@@ -12,6 +12,8 @@ from sklearn.ensemble import RandomForestRegressor
 from sklearn.utils.validation import check_is_fitted
 
 N_TREES, MIN_LEAF, MAX_FEATURES = 100, 10, 0.5
+MAX_SAMPLES = 2000
+"""Rows per tree, which bounds the time of large tables."""
 LARGEST_RATIO = 0.99
 """Larger ratios of error and spread than this quantile are set to it, so that single rows do not matter."""
 SMALLEST_RATIO = 0.1
@@ -106,6 +108,7 @@ class Difficulty(BaseEstimator):
             N_TREES,
             min_samples_leaf=MIN_LEAF,
             max_features=MAX_FEATURES,
+            max_samples=min(len(X), MAX_SAMPLES),
             oob_score=True,
             random_state=self.random_state,
             n_jobs=self.n_jobs,

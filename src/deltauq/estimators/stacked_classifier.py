@@ -222,6 +222,6 @@ def classification_members(
     return [
         ("anchored boosting", anchored),
         ("boosting", HistGradientBoostingClassifier(early_stopping=False)),
-        ("extra-trees", ExtraTreesClassifier(50 if quick else 100)),
+        ("extra-trees", ExtraTreesClassifier(30 if quick else 100)),
         ("smooth", smooth_member(quick, store_rows, LogisticRegression(C=PENALTY, max_iter=300))),
     ]

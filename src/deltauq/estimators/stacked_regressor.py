@@ -294,6 +294,6 @@ def regression_members(
             AnchoredRegressor(boosting, **{"n_train_anchors": n_train_anchors, **anchoring}),
         ),
         ("boosting", HistGradientBoostingRegressor(early_stopping=False)),
-        ("extra-trees", ExtraTreesRegressor(50 if quick else 100)),
+        ("extra-trees", ExtraTreesRegressor(30 if quick else 100)),
         ("smooth", smooth_member(quick, store_rows, RidgeCV(RIDGE_PENALTIES))),
     ]
