@@ -11,6 +11,9 @@ from sklearn.base import BaseEstimator
 from deltauq.estimators.base_estimators import TREE_FORESTS, has_fast_path, is_boosting, trees_of
 from deltauq.estimators.boosting_readers import UnreadableTreesError
 
+ROUNDING = 1e-13
+"""A variance smaller than this, relative to the mean square, is a rounding error."""
+
 _COMPILED: WeakKeyDictionary[BaseEstimator, Any] = WeakKeyDictionary()
 """Compiled trees of fitted estimators, which prediction itself must not change."""
 
@@ -60,7 +63,8 @@ def forest_moments(forest: Any, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         moments = plain_outputs(forest, X, with_squares=True)
         if moments is not None:
             mean, squares = moments.T
-            return mean, np.maximum(squares - mean**2, 0.0)
+            var = squares - mean**2
+            return mean, np.where(var > ROUNDING * squares, var, 0.0)
     trees = trees_of(forest)
     # Bagging may give every tree other columns.
     columns = getattr(forest, "estimators_features_", [slice(None)] * len(trees))
