@@ -168,6 +168,11 @@ class StackedRegressor(RegressorMixin, BaseStacked):
         lower, upper = self.predict_quantiles(X, [tail, 1.0 - tail]).T
         return lower, upper
 
+    def set_jobs(self, n_jobs: int | None) -> None:
+        """Set the number of threads that predict."""
+        super().set_jobs(n_jobs)
+        self.difficulty_.forest_.n_jobs = n_jobs
+
     def _default_members(self, n: int) -> list[Member]:
         return regression_members(n, quick=self.quick)
 
