@@ -11,7 +11,7 @@ from sklearn.linear_model import BayesianRidge, Perceptron
 from sklearn.tree import DecisionTreeRegressor
 
 from deltauq import AnchoredClassifier, AnchoredRegressor
-from deltauq.estimators import _stacking, stacked_regressor
+from deltauq.estimators import stacked_regressor
 from deltauq.tables import TableError, fit
 from deltauq.tables.folder import FITTED_FILE
 
@@ -142,7 +142,7 @@ def test_width_in_the_report_is_that_of_new_rows(mixed):
 
 
 def test_part_of_many_rows_is_held_out(mixed, monkeypatch):
-    monkeypatch.setattr(_stacking, "MAX_FOLD_ROWS", 200)
+    monkeypatch.setattr("deltauq.estimators._stacking.MAX_FOLD_ROWS", 200)
     table = mixed.drop(columns="size")
     model = fit(table, "price", **TREE)
     assert (model.report["rows"], model.report["scored"], model.n_scored) == (240, 30, 30)
