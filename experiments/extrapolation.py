@@ -455,7 +455,8 @@ EXPERIMENT = Experiment(
         "of MNIST. Δ-UQ and labelled anchors: K = 30; ensemble: five networks. Half of the test digits in "
         "the range calibrate σ and intervals of every method; those of the plain network have a constant "
         "width. The learning rate of each method has the smallest error on held-out training digits up to "
-        "200 pixels, and one table compares others with a single seed. Tables: training rows, at most 1000, have targets up to the 80th percentile. Boosting "
+        "200 pixels, and one table compares others with a single seed. Tables: training rows, at most 1000, "
+        "have targets up to the 80th percentile. Boosting "
         "is calibrated on out-of-fold predictions, perceptrons (3x128, trained as in `uci`) on a fifth of "
         "the training rows. σ is of the size of the error where σ over mean absolute error is about 1.25."
     ),
