@@ -166,6 +166,6 @@ EXPERIMENT = Experiment(
         "Members of `StackedRegressor` are fitted to 60 % of the training rows and averaged. The size of "
         "their errors is learned from half of the other rows, and intervals with a nominal coverage of 90 % "
         "are measured on the other half; test rows are not used. Single variances: σ + δ with δ by "
-        "`choose_delta`. Weighted variances and the forest are the two steps of `Difficulty`, and both is `Difficulty`."
+        "`choose_delta`. Weighted variances and the forest are the two steps of `Difficulty`."
     ),
 )
