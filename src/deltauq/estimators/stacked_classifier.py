@@ -167,12 +167,11 @@ class StackedClassifier(ClassifierMixin, BaseStacked):
     ) -> list[int]:
         y, logs = y[scored.rows], self._logs(scored.mean)
         rows = np.arange(len(y))
-        weights = fit_exponents(y, logs)
-        kept = numbers_of_kept(weights)
         learned = others = rows
         if scored.is_held_out:
             # Exponents are learned from one half, and the other half is scored.
             learned, others = np.array_split(rng.permutation(rows), 2)
+        kept = numbers_of_kept(fit_exponents(y[learned], logs[:, learned]))
         self.weights_ = fit_exponents(y[learned], logs[kept][:, learned])
         proba = self._pool(scored.mean[kept])
         self.scored_proba_ = proba[others]

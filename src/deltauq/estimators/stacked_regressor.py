@@ -35,9 +35,9 @@ STD_LEVEL = 0.9
 class StackedRegressor(RegressorMixin, BaseStacked):
     """Predictions, quantiles and prediction intervals from several models, by out-of-fold predictions.
 
-    Members of different kinds are fitted to the same rows: gradient boosting with labelled anchors, extremely
-    randomised trees, and ridge regression on smooth features. Every training row is predicted by members of
-    the other folds, and from these predictions three things are learned:
+    Members of different kinds are fitted to the same rows: gradient boosting with labelled anchors and without
+    anchors, extremely randomised trees, and ridge regression on smooth features. Every training row is
+    predicted by members of the other folds, and from these predictions three things are learned:
 
     - the weights of the members, with the smallest mean absolute error; members that do not help are left
       out;
@@ -205,21 +205,20 @@ class StackedRegressor(RegressorMixin, BaseStacked):
         self, X: np.ndarray, y: np.ndarray, scored: Scored, names: list[str], rng: np.random.RandomState
     ) -> list[int]:
         X, y, means, variances = X[scored.rows], y[scored.rows], scored.mean, scored.var
-        weights = fit_weights(y, means)
-        kept = numbers_of_kept(weights)
+        learned = others = np.arange(len(y))
+        if scored.is_held_out:
+            # Weights and difficulty are learned from one half, and the other half is scored.
+            learned, others = np.array_split(rng.permutation(len(y)), 2)
+        kept = numbers_of_kept(fit_weights(y[learned], means[:, learned]))
         means, variances = means[kept], variances[kept]
-        self.weights_ = fit_weights(y, means)
+        self.weights_ = fit_weights(y[learned], means[:, learned])
         mean, spread = _combined(means, variances, self.weights_)
         errors = np.abs(y - mean)
         self.difficulty_ = Difficulty(random_state=rng, n_jobs=self.n_jobs)
+        self.difficulty_.fit(X[learned], mean[learned], spread[learned], errors[learned])
+        sizes = self.difficulty_.sizes_
         if scored.is_held_out:
-            # Difficulty is learned from one half, and the other half is scored.
-            learned, others = np.array_split(rng.permutation(len(y)), 2)
-            self.difficulty_.fit(X[learned], mean[learned], spread[learned], errors[learned])
             sizes = self.difficulty_.predict(X[others], mean[others], spread[others])
-        else:
-            others = np.arange(len(y))
-            sizes = self.difficulty_.fit(X, mean, spread, errors).sizes_
         self.scores_ = (y - mean)[others] / sizes
         self.sizes_ = sizes * self.target_scale_
         self.std_factor_ = _std_factor(np.sort(np.abs(self.scores_)))
