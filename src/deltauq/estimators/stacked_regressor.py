@@ -35,8 +35,8 @@ STD_LEVEL = 0.9
 class StackedRegressor(RegressorMixin, BaseStacked):
     """Predictions, quantiles and prediction intervals from several models, by out-of-fold predictions.
 
-    Members of different kinds are fitted to the same rows: gradient boosting with labelled anchors and without
-    anchors, extremely randomised trees, and ridge regression on smooth features. Every training row is
+    Members of different kinds are fitted to the same rows: gradient boosting with labelled anchors and
+    without, extremely randomised trees, and ridge regression on smooth features. Every training row is
     predicted by members of the other folds, and from these predictions three things are learned:
 
     - the weights of the members, with the smallest mean absolute error; members that do not help are left
