@@ -189,3 +189,18 @@ def test_lists_are_accepted_and_fit_is_required():
     np.testing.assert_array_equal(
         fitted(*lists).predict(*lists[:3]), fitted(X, mean, variances, errors).predict(X, mean, variances)
     )
+
+
+@pytest.mark.parametrize(
+    ("variances", "errors"),
+    [(np.ones(5), np.ones(5)), (-np.ones((5, 1)), np.ones(5)), (np.ones((5, 1)), -np.ones(5))],
+    ids=["shape", "negative variance", "negative error"],
+)
+def test_invalid_measures(variances, errors):
+    with pytest.raises(ValueError, match="variances must have shape"):
+        Difficulty().fit(np.zeros((5, 1)), np.zeros(5), variances, errors)
+
+
+def test_lengths_must_agree():
+    with pytest.raises(ValueError, match="inconsistent"):
+        Difficulty().fit(np.zeros((5, 1)), np.zeros(4), np.ones((5, 1)), np.ones(5))

@@ -62,7 +62,7 @@ def allow_folds_up_to(monkeypatch, n_rows):
 
 
 def fix_splits(monkeypatch, splits):
-    monkeypatch.setattr(StackedClassifier, "_splits", lambda self, y, rng: list(splits))
+    monkeypatch.setattr(StackedClassifier, "_splits", lambda self, y, rng, groups: list(splits))
 
 
 # -- sets and probabilities ------------------------------------------------------------------------

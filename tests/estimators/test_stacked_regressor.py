@@ -400,7 +400,7 @@ def test_small_shares_are_dropped():
 def test_errors_and_scores_are_those_of_out_of_fold_predictions(monkeypatch):
     X, y = problem(0)
     folds = list(KFold(4, shuffle=True, random_state=3).split(X))
-    monkeypatch.setattr(StackedRegressor, "_splits", lambda self, y, rng: folds)
+    monkeypatch.setattr(StackedRegressor, "_splits", lambda self, y, rng, groups: folds)
     members = [("ridge", Ridge(1e-6)), ("knn", KNeighborsRegressor(3))]
     model = stacked(members).fit(X, y)
     predicted = {name: cross_val_predict(member, X, y, cv=folds) for name, member in members}
@@ -432,7 +432,7 @@ def test_held_out_rows_train_nothing(monkeypatch):
     model = stacked(MEMBERS[1:])
     train, test = model._splits(y, np.random.RandomState(0))[0]
     assert (len(train), len(test)) == (150, 50) and not set(train) & set(test)
-    monkeypatch.setattr(StackedRegressor, "_splits", lambda self, y, rng: [(train, test)])
+    monkeypatch.setattr(StackedRegressor, "_splits", lambda self, y, rng, groups: [(train, test)])
     model.fit(X, y)
     alone = Ridge().fit(X[train], (y[train] - y.mean()) / y.std())
     np.testing.assert_allclose(model.estimators_[0].coef_, alone.coef_)
@@ -542,6 +542,38 @@ def test_parameters_and_text():
     }
     assert clone(model).set_params(quick=False, n_jobs=None).get_params()["quick"] is False
     assert repr(model) == "StackedRegressor(estimators=<list of 2>, n_jobs=2, quick=True, random_state=0)"
+
+
+@pytest.mark.parametrize("limit", [20_000, 100])
+def test_groups_are_not_divided(limit, monkeypatch):
+    """Copies of rows hide errors unless they are predicted together."""
+    monkeypatch.setattr(_stacking, "MAX_FOLD_ROWS", limit)
+    X, y = problem(0, 100)
+    X, y, groups = np.repeat(X, 4, axis=0), np.repeat(y, 4), np.repeat(np.arange(100), 4)
+    X_new, y_new = problem(1, 2000)
+    divided, whole = stacked().fit(X, y), stacked().fit(X, y, groups)
+    error = mean_absolute_error(y_new, whole.predict(X_new))
+    assert divided.error_ < 0.7 * error
+    assert 0.6 * error < whole.error_ < 1.6 * error
+    lower, upper = whole.predict_interval(X_new)
+    assert np.mean((lower <= y_new) & (y_new <= upper)) > 0.8
+
+
+def test_invalid_groups():
+    X, y = problem(0, 40)
+    with pytest.raises(ValueError, match="at least two"):
+        stacked().fit(X, y, np.zeros(40))
+    with pytest.raises(ValueError, match="inconsistent"):
+        stacked().fit(X, y, np.arange(39))
+
+
+def test_columns_without_values_in_a_fold():
+    X, y = problem(0, 60)
+    X = np.column_stack([X, np.full(60, np.nan), np.full(60, np.nan)])
+    X[0, 3] = 1.0
+    boosting = HistGradientBoostingRegressor(max_iter=10, random_state=0)
+    plain, model = (stacked([("boosting", boosting)]).fit(part, y) for part in (X[:, :3], X))
+    np.testing.assert_allclose(model.predict(X[1:]), plain.predict(X[1:, :3]))
 
 
 @pytest.mark.parametrize("limit", [100, 1000], ids=["held out", "folds"])

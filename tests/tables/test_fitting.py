@@ -323,3 +323,10 @@ def test_only_errors_of_the_base_estimator_are_table_errors(mixed, monkeypatch):
     monkeypatch.setattr(stacked_regressor, "fit_weights", lambda *_: np.average([1.0], weights=[0.0]))
     with pytest.raises(ZeroDivisionError):  # raised by NumPy for a wrong argument of this package
         fit(table, "price", model="linear")
+
+
+def test_repeated_rows_are_noted(mixed):
+    table, note = mixed[:60].drop(columns="size"), "of the rows repeat another row"
+    for frame, is_noted in ((table, False), (pd.concat([table] * 2), True)):
+        model = fit(frame, "price", model="tree", n_train_anchors=5)
+        assert any(note in text for text in model.report["notes"]) == is_noted

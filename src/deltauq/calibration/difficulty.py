@@ -7,14 +7,17 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import minimize
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.ensemble import RandomForestRegressor
-from sklearn.utils.validation import check_is_fitted
+from sklearn.model_selection import GroupKFold, cross_val_predict
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 N_TREES, MIN_LEAF, MAX_FEATURES = 100, 10, 0.5
+N_FOLDS = 5
+"""With groups."""
 MAX_SAMPLES = 2000
 """Rows per tree, which bounds the time of large tables."""
-LARGEST_RATIO = 0.99
+RATIO_LEVEL = 0.99
 """Larger ratios of error and spread than this quantile are set to it, so that single rows do not matter."""
 SMALLEST_RATIO = 0.1
 """The forest divides a spread by ten at most."""
@@ -81,7 +84,14 @@ class Difficulty(BaseEstimator):
         self.random_state = random_state
         self.n_jobs = n_jobs
 
-    def fit(self, X: ArrayLike, mean: ArrayLike, variances: ArrayLike, errors: ArrayLike) -> Self:
+    def fit(
+        self,
+        X: ArrayLike,
+        mean: ArrayLike,
+        variances: ArrayLike,
+        errors: ArrayLike,
+        groups: ArrayLike | None = None,
+    ) -> Self:
         """Learn from rows that did not train the model.
 
         Parameters
@@ -94,12 +104,17 @@ class Difficulty(BaseEstimator):
             Variances, none of them negative.
         errors : array-like of shape (n,)
             Absolute errors.
+        groups : array-like of shape (n,), optional
+            Rows of one group, such as repeated measurements, get sizes that were learned from the others.
 
         Returns
         -------
         self
         """
         X, mean, variances, errors = (np.asarray(part, dtype=float) for part in (X, mean, variances, errors))
+        check_consistent_length(X, mean, variances, errors)
+        if variances.ndim != 2 or np.any(variances < 0) or np.any(errors < 0):
+            raise ValueError("variances must have shape (n, k), and neither they nor errors may be negative.")
         self.weights_, self.constant_ = _fit_weights(variances, errors)
         self.largest_ = float(errors.max()) or np.inf
         scale = self._scale(variances)
@@ -113,10 +128,16 @@ class Difficulty(BaseEstimator):
             random_state=self.random_state,
             n_jobs=self.n_jobs,
         )
-        self.forest_.fit(
-            _features(X, mean, scale), np.minimum(ratio, np.quantile(ratio, LARGEST_RATIO, method="higher"))
-        )
-        self.sizes_ = self._sizes(scale, self.forest_.oob_prediction_)
+        features = _features(X, mean, scale)
+        target = np.minimum(ratio, np.quantile(ratio, RATIO_LEVEL, method="higher"))
+        self.forest_.fit(features, target)
+        ratio = self.forest_.oob_prediction_
+        if groups is not None and (n_groups := len(np.unique(groups))) > 1:
+            # A row that is out of the bag may have others of its group in it.
+            folds = GroupKFold(min(N_FOLDS, n_groups))
+            forest = clone(self.forest_).set_params(oob_score=False, max_samples=None)
+            ratio = cross_val_predict(forest, features, target, groups=groups, cv=folds)
+        self.sizes_ = self._sizes(scale, ratio)
         return self
 
     def predict(self, X: ArrayLike, mean: ArrayLike, variances: ArrayLike) -> np.ndarray:

@@ -13,13 +13,20 @@ from joblib import effective_n_jobs
 from sklearn.base import BaseEstimator, clone, is_classifier
 from sklearn.dummy import DummyClassifier
 from sklearn.impute import SimpleImputer
-from sklearn.model_selection import KFold, StratifiedKFold, train_test_split
+from sklearn.model_selection import (
+    GroupKFold,
+    GroupShuffleSplit,
+    KFold,
+    StratifiedGroupKFold,
+    StratifiedKFold,
+    train_test_split,
+)
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.parallel import Parallel, delayed
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 from threadpoolctl import threadpool_limits
 
 from deltauq.estimators.base_estimators import accepts_nan, is_estimator, seed
@@ -56,6 +63,20 @@ class Scored:
     """Variances over anchors or trees, of the same shape."""
     is_held_out: bool
     """Whether they train no member that predicts."""
+    groups: np.ndarray | None
+    """Of shape (n,), if there are groups."""
+
+    def halves(self, rng: np.random.RandomState) -> tuple[np.ndarray, np.ndarray]:
+        """Return the rows to learn from and those to score: halves if they are held out, otherwise all."""
+        rows = np.arange(len(self.rows))
+        if not self.is_held_out:
+            return rows, rows
+        if self.groups is None:
+            learned, others = np.array_split(rng.permutation(rows), 2)
+            return learned, others
+        groups = rng.permutation(np.unique(self.groups))
+        is_learned = np.isin(self.groups, groups[: len(groups) // 2])
+        return rows[is_learned], rows[~is_learned]
 
 
 class BaseStacked(ShortRepr, BaseEstimator):
@@ -101,12 +122,15 @@ class BaseStacked(ShortRepr, BaseEstimator):
     def _combine(
         self, X: np.ndarray, y: np.ndarray, scored: Scored, names: list[str], rng: np.random.RandomState
     ) -> list[int]:
-        """Learn how the members of these names are combined; return the numbers of those that are kept."""
+        """Learn how the members of these names are combined; return the numbers of those that are kept.
+
+        Set `n_scored_`, the number of rows that intervals or sets are based on.
+        """
         raise NotImplementedError
 
     # -- fitting -----------------------------------------------------------------------------------
 
-    def fit(self, X: Any, y: Any, *, progress: Progress | None = None) -> Self:
+    def fit(self, X: Any, y: Any, groups: Any = None, *, progress: Progress | None = None) -> Self:
         """Fit the members and learn how to combine them.
 
         Parameters
@@ -115,6 +139,8 @@ class BaseStacked(ShortRepr, BaseEstimator):
             Training rows. They may contain missing values (NaN) if every member accepts them.
         y : array-like of shape (n,)
             Targets.
+        groups : array-like of shape (n,), optional
+            Rows of one group, such as repeated measurements, are predicted by members that saw none of them.
         progress : callable, optional
             Called with the number of finished fits and of all fits.
 
@@ -134,10 +160,12 @@ class BaseStacked(ShortRepr, BaseEstimator):
             y = self._read_target(y)
             rng = check_random_state(self.random_state)
             members = [(name, seed(model, rng)) for name, model in members]
-            splits = self._splits(y, rng)
-            scored, fitted = self._fit_members(members, X, y, splits, progress)
+            if groups is not None:
+                check_consistent_length(X, groups)
+                groups = np.unique(np.asarray(groups), return_inverse=True)[1]
+            splits = self._splits(y, rng, groups)
+            scored, fitted = self._fit_members(members, X, y, groups, splits, progress)
             kept = self._combine(X, y, scored, [name for name, _ in members], rng)
-            self.n_scored_ = len(scored.rows) // 2 if scored.is_held_out else len(scored.rows)
             self.names_ = [members[k][0] for k in kept]
             self.estimators_ = [fitted[k] for k in kept]
         return self
@@ -145,10 +173,14 @@ class BaseStacked(ShortRepr, BaseEstimator):
     def _members(self, n: int) -> list[Member]:
         return self._default_members(n) if isinstance(self.estimators, str) else list(self.estimators)
 
-    def _splits(self, y: np.ndarray, rng: np.random.RandomState) -> list[tuple[np.ndarray, np.ndarray]]:
+    def _splits(
+        self, y: np.ndarray, rng: np.random.RandomState, groups: np.ndarray | None = None
+    ) -> list[tuple[np.ndarray, np.ndarray]]:
         """Return folds of the rows or, of many rows, one part to train on and one that is held out."""
         rows, fold_seed = np.arange(len(y)), int(rng.randint(np.iinfo(np.int32).max))
         strata = y if is_classifier(self) else None
+        if groups is not None:
+            return self._group_splits(rows, strata, groups, fold_seed)
         if len(y) > MAX_FOLD_ROWS:
             n_held = min(int(HELD_OUT_SHARE * len(y)), MAX_HELD_OUT)
             # The only row of a class is not held out.
@@ -170,11 +202,27 @@ class BaseStacked(ShortRepr, BaseEstimator):
             warnings.filterwarnings("ignore", "The least populated class", UserWarning)
             return list(folds.split(rows, strata))
 
+    def _group_splits(
+        self, rows: np.ndarray, strata: np.ndarray | None, groups: np.ndarray, fold_seed: int
+    ) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Return folds, or a part that is held out, that do not divide a group."""
+        n_folds = min(N_QUICK_FOLDS if self.quick else N_FOLDS, len(np.unique(groups)))
+        if n_folds < 2:
+            raise ValueError("groups has one group: at least two are needed.")
+        if len(rows) > MAX_FOLD_ROWS:
+            share = min(HELD_OUT_SHARE, MAX_HELD_OUT / len(rows))
+            return list(
+                GroupShuffleSplit(1, test_size=share, random_state=fold_seed).split(rows, groups=groups)
+            )
+        folds = GroupKFold if strata is None else StratifiedGroupKFold
+        return list(folds(n_folds, shuffle=True, random_state=fold_seed).split(rows, strata, groups))
+
     def _fit_members(
         self,
         members: list[Member],
         X: np.ndarray,
         y: np.ndarray,
+        groups: np.ndarray | None,
         splits: list[tuple[np.ndarray, np.ndarray]],
         progress: Progress | None,
     ) -> tuple[Scored, list[Any]]:
@@ -194,24 +242,24 @@ class BaseStacked(ShortRepr, BaseEstimator):
         parallel = Parallel(n_jobs=self.n_jobs, prefer="threads", return_as="generator_unordered")
         # Limits of other threads are restored when they end; this one holds until all have.
         with threadpool_limits(1), warnings.catch_warnings():
-            # The progress is shown.
-            warnings.filterwarnings("ignore", "Training .* pairs of rows and anchors will take", UserWarning)
+            if progress is not None:
+                warnings.filterwarnings("ignore", "Training .* pairs of rows and anchors", UserWarning)
             for key, result in parallel(calls):
                 results[key] = result
                 if progress is not None:
                     progress(len(results), len(tasks))
-        numbers, scored = range(len(members)), [part for part, (_, test) in enumerate(fits) if len(test)]
+        numbers, parts = range(len(members)), [part for part, (_, test) in enumerate(fits) if len(test)]
         mean, var = (
-            np.stack([np.concatenate([results[part, k][moment] for part in scored]) for k in numbers])
+            np.stack([np.concatenate([results[part, k][moment] for part in parts]) for k in numbers])
             for moment in (0, 1)
         )
-        return (
-            Scored(np.concatenate([test for _, test in splits]), mean, var, len(splits) == 1),
-            [results[0, k][2] for k in numbers],
-        )
+        rows = np.concatenate([test for _, test in splits])
+        scored = Scored(rows, mean, var, len(splits) == 1, None if groups is None else groups[rows])
+        return scored, [results[0, k][2] for k in numbers]
 
     def set_jobs(self, n_jobs: int | None) -> None:
         """Set the number of threads that predict; members use one each."""
+        check_is_fitted(self)
         self.n_jobs = n_jobs
 
     # -- predicting --------------------------------------------------------------------------------
@@ -290,6 +338,10 @@ def _fit_and_predict(
 
     It has one core: members are fitted side by side, and more threads than cores are slow.
     """
+    # A column without any value becomes constant: no member accepts it.
+    empty = np.isnan(X[train]).all(axis=0)
+    if empty.any():
+        X = np.where(empty, 0.0, X)
     with threadpool_limits(1):
         # A class with a single row is missing where this row is predicted.
         is_one_class = is_classifier(stacked) and np.ptp(y[train]) == 0

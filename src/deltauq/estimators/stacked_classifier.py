@@ -17,7 +17,9 @@ from deltauq.estimators._stacking import BaseStacked, Member, Scored, numbers_of
 from deltauq.estimators.classifier import AnchoredClassifier, align_probabilities
 from deltauq.estimators.compiled_trees import plain_outputs
 
-N_TRAIN_ANCHORS, PENALTY = 10, 0.1
+N_TRAIN_ANCHORS = 10
+INVERSE_PENALTY = 0.1
+"""Of logistic regression."""
 LARGEST_EXPONENT = 3.0
 SMALLEST_SUM = 0.01
 """Of the exponents, if the members know nothing about the classes: these are then nearly equally probable."""
@@ -66,12 +68,17 @@ class StackedClassifier(ClassifierMixin, BaseStacked):
         The log loss of every member on rows that did not train it.
     error_ : float
         That of the combined probabilities.
+    scored_proba_ : array of shape (n, c)
+        Probabilities of these rows.
+    n_scored_ : int
+        The number of these rows.
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
     Notes
     -----
-    What is said about coverage at `StackedRegressor` holds for sets as well.
+    As for `StackedRegressor`, coverage is guaranteed on average only if rows are held out. Sets from folds
+    cover about the nominal share in practice; with few rows, single training sets may be several points off.
 
     Examples
     --------
@@ -129,7 +136,8 @@ class StackedClassifier(ClassifierMixin, BaseStacked):
         sets : boolean array of shape (n, c)
             Whether the set of a row holds a class, in the order of `classes_`.
         """
-        return self.conformal_.sets(self.predict_proba(X), coverage, allow_empty)
+        proba = self.predict_proba(X)
+        return self.conformal_.sets(proba, coverage, allow_empty)
 
     def _default_members(self, n: int) -> list[Member]:
         return classification_members(n, quick=self.quick)
@@ -167,10 +175,8 @@ class StackedClassifier(ClassifierMixin, BaseStacked):
     ) -> list[int]:
         y, logs = y[scored.rows], self._logs(scored.mean)
         rows = np.arange(len(y))
-        learned = others = rows
-        if scored.is_held_out:
-            # Exponents are learned from one half, and the other half is scored.
-            learned, others = np.array_split(rng.permutation(rows), 2)
+        learned, others = scored.halves(rng)
+        self.n_scored_ = len(others)
         kept = numbers_of_kept(fit_exponents(y[learned], logs[:, learned]))
         self.weights_ = fit_exponents(y[learned], logs[kept][:, learned])
         proba = self._pool(scored.mean[kept])
@@ -222,5 +228,5 @@ def classification_members(
         ("anchored boosting", anchored),
         ("boosting", HistGradientBoostingClassifier(early_stopping=False)),
         ("extra-trees", ExtraTreesClassifier(30 if quick else 100)),
-        ("smooth", smooth_member(quick, store_rows, LogisticRegression(C=PENALTY, max_iter=300))),
+        ("smooth", smooth_member(quick, store_rows, LogisticRegression(C=INVERSE_PENALTY, max_iter=300))),
     ]

@@ -52,7 +52,8 @@ class StackedRegressor(RegressorMixin, BaseStacked):
     Parameters
     ----------
     estimators : "auto" or list of (str, estimator) pairs, default="auto"
-        The members. Those with a `posterior` method and forests also offer a variance.
+        The members. They learn the standardised target, so that losses for positive targets cannot be used.
+        Those with a `posterior` method and forests also have a variance, but not within a pipeline.
     quick : bool, default=False
         Whether to use three folds instead of five, and smaller members: a third of the time, at somewhat
         wider intervals.
@@ -78,6 +79,12 @@ class StackedRegressor(RegressorMixin, BaseStacked):
         The mean absolute error of every member on rows that did not train it.
     error_ : float
         That of the weighted mean.
+    n_scored_ : int
+        The number of scores.
+    std_factor_ : float
+        The standard deviation of a row in units of the expected size of its error.
+    target_mean_, target_scale_, target_range_
+        Mean and standard deviation of the targets, and the range of the standardised targets.
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
@@ -113,6 +120,7 @@ class StackedRegressor(RegressorMixin, BaseStacked):
         Returns
         -------
         mean : array of shape (n,)
+            Weighted means of the members, which minimise the absolute error; not the median of the quantiles.
         std : array of shape (n,), only if `return_std`
         """
         mean, sizes = self.predict_sizes(X)
@@ -177,7 +185,10 @@ class StackedRegressor(RegressorMixin, BaseStacked):
         return regression_members(n, quick=self.quick)
 
     def _read_target(self, y: np.ndarray) -> np.ndarray:
-        y = np.asarray(y, dtype=np.float64)
+        try:
+            y = np.asarray(y, dtype=np.float64)
+        except ValueError as error:
+            raise ValueError(f"y must be numeric, but {error}.") from error
         assert_all_finite(y, input_name="y")
         # Divided by the largest first, so that squares do not overflow.
         largest = float(np.abs(y).max()) or 1.0
@@ -205,17 +216,16 @@ class StackedRegressor(RegressorMixin, BaseStacked):
         self, X: np.ndarray, y: np.ndarray, scored: Scored, names: list[str], rng: np.random.RandomState
     ) -> list[int]:
         X, y, means, variances = X[scored.rows], y[scored.rows], scored.mean, scored.var
-        learned = others = np.arange(len(y))
-        if scored.is_held_out:
-            # Weights and difficulty are learned from one half, and the other half is scored.
-            learned, others = np.array_split(rng.permutation(len(y)), 2)
+        learned, others = scored.halves(rng)
+        self.n_scored_ = len(others)
         kept = numbers_of_kept(fit_weights(y[learned], means[:, learned]))
         means, variances = means[kept], variances[kept]
         self.weights_ = fit_weights(y[learned], means[:, learned])
         mean, spread = _combined(means, variances, self.weights_)
         errors = np.abs(y - mean)
         self.difficulty_ = Difficulty(random_state=rng, n_jobs=self.n_jobs)
-        self.difficulty_.fit(X[learned], mean[learned], spread[learned], errors[learned])
+        groups = None if scored.groups is None else scored.groups[learned]
+        self.difficulty_.fit(X[learned], mean[learned], spread[learned], errors[learned], groups)
         sizes = self.difficulty_.sizes_
         if scored.is_held_out:
             sizes = self.difficulty_.predict(X[others], mean[others], spread[others])

@@ -35,6 +35,7 @@ from deltauq.tables.preprocessing import (
     MAX_FINGERPRINTS,
     TrainingTable,
     build_preprocessor,
+    duplicate_fraction,
     encode,
     load_table,
     row_fingerprints,
@@ -46,6 +47,8 @@ from deltauq.tables.schema import REGRESSION
 MIN_ROWS = 10
 """The smallest number of rows."""
 N_ANCHORS = 20
+NOTED_REPETITIONS = 0.01
+"""A larger share of repeated rows is noted."""
 ROWS_AS_ANCHORS = ("data", "balanced")
 """Priors whose anchors are rows of the training table."""
 
@@ -161,6 +164,11 @@ def fit(
     _check_scored(stacked.n_scored_, len(X), coverage, data.task)
     ranges = ColumnRanges.of(X)
     fingerprints = row_fingerprints(data.X, data.y)
+    if (repeated := duplicate_fraction(fingerprints)) > NOTED_REPETITIONS:
+        data.notes.append(
+            f"{repeated:.0%} of the rows repeat another row. If they are copies, remove them: errors are "
+            "underestimated otherwise, and intervals are too narrow."
+        )
     stores_rows = anchors in ROWS_AS_ANCHORS or model in STORES_TRAINING_ROWS or not isinstance(model, str)
     reference = _reference(stacked, data, X, anchors, n_anchors, random_state)
     report = {
