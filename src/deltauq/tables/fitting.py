@@ -99,7 +99,8 @@ def fit(
         of the table; with the other two, "auto" contains no rows. Those of "normal" have no targets, so that
         the model learns values with them.
     n_anchors : int, default=20
-        Number of anchors to predict with, K; at most the number of training rows.
+        Number of anchors to predict with, K; at most the number of training rows. They repeat if there are
+        fewer training anchors: boosting of "auto" has 10,000 divided by the number of rows, but at least 5.
     n_train_anchors : int or "auto", default="auto"
         Number of training anchors, M, as in `AnchoredRegressor`.
     quick : bool, default=False
