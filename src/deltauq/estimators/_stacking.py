@@ -270,10 +270,9 @@ class BaseStacked(ShortRepr, BaseEstimator):
         check_no_dates("X", X)
         is_finite = "allow-nan" if self._accepts_nan() else True
         X = validate_data(self, X, reset=False, dtype=np.float64, ensure_all_finite=is_finite)
-        n_blocks = min(effective_n_jobs(self.n_jobs), max(1, len(X) // MIN_BLOCK_ROWS))
-        blocks = np.array_split(X, n_blocks)
-        threads = Parallel(n_jobs=n_blocks, prefer="threads", require="sharedmem")
-        moments = threads(
+        blocks = self._blocks(X)
+        n_blocks = len(blocks)
+        moments = self._threads(
             delayed(self._moments)(model, rows) for model in self.estimators_ for rows in blocks
         )
         mean, var = (
@@ -286,6 +285,15 @@ class BaseStacked(ShortRepr, BaseEstimator):
             for part in (0, 1)
         )
         return X, mean, var
+
+    def _blocks(self, rows: np.ndarray) -> list[np.ndarray]:
+        """Return one block of rows for each thread."""
+        return np.array_split(rows, min(effective_n_jobs(self.n_jobs), max(1, len(rows) // MIN_BLOCK_ROWS)))
+
+    def _threads(self, calls: Any) -> list[Any]:
+        """Run calls in threads, and return their results in order."""
+        threads = Parallel(n_jobs=self.n_jobs, prefer="threads", require="sharedmem")
+        return list(threads(calls))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -13,6 +13,7 @@ from sklearn.base import RegressorMixin
 from sklearn.ensemble import ExtraTreesRegressor, HistGradientBoostingRegressor
 from sklearn.linear_model import RidgeCV
 from sklearn.utils import assert_all_finite
+from sklearn.utils.parallel import delayed
 
 from deltauq.calibration import Difficulty, conformal_quantile, quantiles_of_scores
 from deltauq.core import Posterior
@@ -135,7 +136,10 @@ class StackedRegressor(RegressorMixin, BaseStacked):
         """Return predictions and the expected sizes of their errors, each of shape (n,)."""
         X, means, variances = self._predict_members(X)
         mean, spread = _combined(means, variances, self.weights_)
-        sizes = self.difficulty_.predict(X, mean, spread)
+        blocks = zip(*(self._blocks(part) for part in (X, mean, spread)), strict=True)
+        sizes = np.concatenate(
+            self._threads(delayed(self.difficulty_.predict)(*block, plain_outputs) for block in blocks)
+        )
         return self.target_mean_ + self.target_scale_ * mean, self.target_scale_ * sizes
 
     def predict_quantiles(self, X: Any, levels: ArrayLike) -> np.ndarray:
