@@ -291,9 +291,9 @@ COMPLETED = {
     "ablation-prior": 30,
     "anchoring-variants": 25,
     "gap": 150,
-    "uci": 1170,
+    "uci": 1248,
     "uci-study": 1440,
-    "coverage": 240,
+    "coverage": 310,
     "table3": 150,
     "table3-study": 504,
     "table4": 100,
@@ -302,9 +302,9 @@ COMPLETED = {
     "gpu-bench": 8,
     "corruptions": 95,
     "targets-study": 8670,
-    "classes": 1071,
-    "extrapolation": 50,
-    "intervals": 100,
+    "classes": 1150,
+    "extrapolation": 52,
+    "intervals": 544,
 }
 
 
