@@ -1,12 +1,11 @@
-"""`deltauq predict` on a table of ten million rows and twenty columns: rows per second and peak memory.
+"""`deltauq fit` with its defaults and with `--quick`, and `deltauq predict` on ten million rows.
 
-The model is a forest of 5 trees with K = 20 anchors. The number of rows is an optional argument:
-`bench_tables.py 100000`.
+Tables have twenty columns. The number of rows to predict is an optional argument: `bench_tables.py 100000`.
 """
 
 from __future__ import annotations
 
-import resource
+import os
 import subprocess
 import sys
 import tempfile
@@ -17,11 +16,9 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 from pyarrow import parquet
-from sklearn.ensemble import RandomForestRegressor
 
-from deltauq.tables import fit
-
-ROWS, COLUMNS, TRAIN, TREES, ANCHORS = 10_000_000, 20, 2_000, 5, 20
+ROWS, COLUMNS, TRAIN = 10_000_000, 20, 2_000
+FIT_ROWS = (1_000, 10_000)
 CHUNK = 100_000
 MAX_MEMORY = 1e9
 
@@ -44,32 +41,44 @@ def write_table(path: Path, n: int, rng: np.random.Generator) -> None:
             writer.write_table(pa.Table.from_pandas(frame, schema, preserve_index=False))
 
 
-def predict(model: Path, table: Path, out: Path) -> tuple[float, float]:
-    """Run the command and return its seconds and its peak memory in bytes."""
-    command = [sys.executable, "-m", "deltauq.cli", "predict", str(model), str(table), "-o", str(out)]
+def run(*arguments: str | Path) -> tuple[float, float]:
+    """Run a command of deltauq and return its seconds and its peak memory in bytes."""
     start = time.perf_counter()
-    subprocess.run(command, check=True, capture_output=True)
-    seconds = time.perf_counter() - start
+    process = subprocess.Popen([sys.executable, "-m", "deltauq.cli", *arguments], stdout=subprocess.DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)
+    assert status == 0, "the command failed"
     # Linux counts in kibibytes, macOS in bytes.
-    unit = 1 if sys.platform == "darwin" else 1024
-    return seconds, unit * resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    return time.perf_counter() - start, usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+def fit(folder: Path, n: int, rng: np.random.Generator, *options: str) -> float:
+    """Fit a table of n rows, save the model in the folder, and return the seconds."""
+    table = folder / "train.parquet"
+    write_table(table, n, rng)
+    return run("fit", table, "--target", "y", "-o", folder / "model", *options)[0]
 
 
 def main(n: int = ROWS) -> None:
-    """Print rows per second and memory, and fail above one gigabyte."""
+    """Print times, rows per second and memory; fail above one gigabyte."""
     rng = np.random.default_rng(0)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        base = RandomForestRegressor(TREES, random_state=0)
-        fit(make_rows(TRAIN, rng), "y", model=base, n_anchors=ANCHORS).save(folder / "model")
-        write_table(folder / "table.parquet", n, rng)
-        size = (folder / "table.parquet").stat().st_size
-        seconds, memory = predict(folder / "model", folder / "table.parquet", folder / "out.parquet")
-        done = parquet.read_metadata(folder / "out.parquet").num_rows
+        fit(folder, TRAIN, rng)  # compiles
+        for rows in FIT_ROWS:
+            full, quick = fit(folder, rows, rng), fit(folder, rows, rng, "--quick")
+            print(
+                f"fit {rows:,} rows: {full:.1f} s; --quick: {quick:.1f} s, {quick / full:.2f} times",
+                flush=True,
+            )
+        fit(folder, TRAIN, rng)
+        table, out = folder / "table.parquet", folder / "out.parquet"
+        write_table(table, n, rng)
+        seconds, memory = run("predict", folder / "model", table, "-o", out)
+        size, done = table.stat().st_size, parquet.read_metadata(out).num_rows
     assert done == n, f"{done:,} rows of {n:,} were predicted"
     print(
-        f"{n:,} rows of {COLUMNS} columns ({size / 1e6:,.0f} MB), forest of {TREES}, K = {ANCHORS}: "
-        f"{seconds:,.0f} s, {n / seconds:,.0f} rows/s, {memory / 1e6:,.0f} MB of memory at the peak"
+        f"predict {n:,} rows of {COLUMNS} columns ({size / 1e6:,.0f} MB): {seconds:,.0f} s, "
+        f"{n / seconds:,.0f} rows/s, {memory / 1e6:,.0f} MB of memory at the peak"
     )
     assert memory < MAX_MEMORY, "more than a gigabyte of memory"
 

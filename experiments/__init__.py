@@ -25,6 +25,7 @@ NAMES = (
     "uci",
     "uci-study",
     "coverage",
+    "difficulty-study",
     "intervals",
     "extrapolation",
     "table3",

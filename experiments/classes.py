@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from functools import lru_cache
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from sklearn.model_selection import StratifiedKFold, cross_val_predict, train_te
 
 from deltauq.calibration import TemperatureScaler
 from deltauq.data import KEEL, ClassTable, load_keel
-from deltauq.estimators import AnchoredClassifier
+from deltauq.estimators import AnchoredClassifier, StackedClassifier
 from deltauq.metrics import accuracy, brier, ece, nll
 from experiments.runner import Cell, Experiment, Outcome
 from experiments.tables import TableSpec
@@ -28,6 +29,7 @@ MAX_TEST = 2000
 SEEDS = {"quick": range(1), "paper": range(5)}
 DATASETS = {"quick": ("heart", "wdbc"), "paper": tuple(KEEL)}
 N_FOLDS = 5
+SET_COVERAGE = 0.9
 
 BASES: dict[str, Callable[[int], Any]] = {
     "forest": lambda seed: RandomForestClassifier(100, random_state=seed),
@@ -36,7 +38,8 @@ BASES: dict[str, Callable[[int], Any]] = {
 N_MEMBERS = {100: 50, 300: 50, 2000: 30}
 """Of the bagged models, by training rows: they take at least the time of the anchored model."""
 FORMS = ("plain", "anchored", "bagged", "temperature")
-METHODS = tuple(f"{base}-{form}" for base in BASES for form in FORMS)
+STACKED = "stacked"
+METHODS = (*(f"{base}-{form}" for base in BASES for form in FORMS), "catboost", STACKED)
 SIZES = {
     "plain": (0, 1),
     "plain, 2 x": (0, 2),
@@ -86,6 +89,12 @@ class TemperatureScaled:
 
 def make_method(method: str, n_train: int, floor: float, seed: int) -> Any:
     """Return an unfitted classifier for this number of training rows."""
+    if method == STACKED:
+        return StackedClassifier(random_state=seed)
+    if method == "catboost":
+        return import_module("catboost").CatBoostClassifier(
+            random_state=seed, thread_count=1, verbose=False, allow_writing_files=False
+        )
     base, _, form = method.partition("-")
     estimator = BASES[base](seed)
     makers: dict[str, Callable[[], Any]] = {
@@ -143,9 +152,18 @@ def run(cell: Cell, profile: str) -> Outcome:
     fitted = time.perf_counter()
     proba = model.predict_proba(table.X[test])
     predicted = time.perf_counter()
-    y, proba = table.y[test], with_floor(proba, floor)
+    y = table.y[test]
+    of_sets = {}
+    if cell.get("method") == STACKED:
+        sets = model.conformal_.sets(proba, SET_COVERAGE)
+        of_sets = {
+            "coverage": float(sets[np.arange(len(y)), y].mean()),
+            "set_size": float(sets.sum(1).mean()),
+        }
+    proba = with_floor(proba, floor)
     return Outcome(
         {
+            **of_sets,
             "accuracy": accuracy(y, proba),
             "nll": nll(y, proba),
             "brier": brier(y, proba),
@@ -186,6 +204,8 @@ LABELS = {f"{base}-{form}": f"{base}, {form}" for base in BASES for form in FORM
 LABELS |= {
     "forest-plain": "forest",
     "boosting-plain": "boosting",
+    "catboost": "CatBoost",
+    STACKED: "deltauq stacked",
 }
 
 
@@ -231,7 +251,19 @@ def _tables() -> tuple[TableSpec, ...]:
         )
         for n_train in SIZE_SEEDS
     )
-    return of_methods + of_sizes
+    of_sets = tuple(
+        TableSpec(
+            f"Prediction sets of deltauq stacked, nominal coverage 90 %, {n_train} training rows",
+            ("coverage", "set_size"),
+            "dataset",
+            best=None,
+            where={"n_train": n_train, "method": STACKED},
+            labels={"set_size": "classes per set"},
+            mean_over=tuple(KEEL) if n_train == 300 else LARGE,
+        )
+        for n_train in N_TRAIN["paper"]
+    )
+    return of_methods + of_sets + of_sizes
 
 
 EXPERIMENT = Experiment(

@@ -19,7 +19,7 @@ from sklearn.model_selection import KFold
 from deltauq.baselines import NGBoostRegressor, PlainRegressor, QuantileForestRegressor, TreeSpreadRegressor
 from deltauq.calibration import ConformalRegressor, choose_delta, conformal_quantile, regression_scores
 from deltauq.core import Posterior
-from deltauq.estimators import AnchoredRegressor, StackedRegressor
+from deltauq.estimators import AnchoredRegressor, StackedRegressor, regression_members
 from experiments.regression_tables import BASES
 
 LEVELS = tuple(k / 20 for k in range(1, 20))
@@ -233,14 +233,21 @@ def boosting_quantiles(
     return lambda X: np.column_stack([model.predict(X) for model in models])
 
 
-def _stacked(X: Array, y: Array, seed: int, quick: bool = False) -> Any:
-    return StackedRegressor(quick=quick, random_state=seed).fit(X, y)
+def stacked(X: Array, y: Array, seed: int, quick: bool = False, anchored: bool = True) -> StackedRegressor:
+    """Fit the members of `StackedRegressor`, or those without anchors."""
+    members = [
+        (name, model)
+        for name, model in regression_members(len(X), quick=quick)
+        if anchored or not isinstance(model, AnchoredRegressor)
+    ]
+    return StackedRegressor(members, quick=quick, random_state=seed).fit(X, y)
 
 
 REFERENCE = "catboost-held-out"
 METHODS: dict[str, Callable[[Array, Array, int], Any]] = {
-    "stacked": _stacked,
-    "stacked-quick": partial(_stacked, quick=True),
+    "stacked": stacked,
+    "stacked-quick": partial(stacked, quick=True),
+    "stacked-no-anchors": partial(stacked, anchored=False),
     "boosting-labelled": labelled_boosting,
     "catboost-held-out": partial(held_out, catboost),
     "catboost-cross": partial(cross, catboost),
@@ -260,4 +267,4 @@ METHODS: dict[str, Callable[[Array, Array, int], Any]] = {
     "gp": partial(held_out, gaussian_process),
 }
 """Name of a method to a function of X, y and a seed, which returns the fitted method."""
-OURS = ("stacked", "stacked-quick", "boosting-labelled")
+OURS = ("stacked", "stacked-quick", "stacked-no-anchors", "boosting-labelled")

@@ -98,6 +98,7 @@ def measured(y: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> dict[str, f
 LABELS = {
     "stacked": "deltauq stacked",
     "stacked-quick": "deltauq stacked, quick",
+    "stacked-no-anchors": "deltauq stacked, without anchors",
     "boosting-labelled": "deltauq boosting",
     "catboost-held-out": "CatBoost",
     "catboost-cross": "CatBoost, cross-conformal",

@@ -11,6 +11,7 @@ from experiments.interval_methods import (
     ENDS,
     LEVELS,
     METHODS,
+    OURS,
     conformal_quantiles,
     cross,
     extra_trees,
@@ -23,7 +24,7 @@ from experiments.tables import TableSpec, make_grid
 
 CONSTANT = ("catboost-held-out", "catboost-cross")
 NO_CRPS = ("catboost-cqr", "lightgbm-cqr", "hist-boosting-cqr")
-SLOW = ("stacked", "stacked-quick", "boosting-labelled", "ngboost")
+SLOW = (*OURS, "ngboost")
 
 
 def yacht():

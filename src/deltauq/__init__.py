@@ -10,13 +10,19 @@ from deltauq.utils.lazy import attach
 if TYPE_CHECKING:
     from deltauq.assessment import assess
     from deltauq.core import Posterior
-    from deltauq.estimators import AnchoredClassifier, AnchoredRegressor, StackedRegressor
+    from deltauq.estimators import (
+        AnchoredClassifier,
+        AnchoredRegressor,
+        StackedClassifier,
+        StackedRegressor,
+    )
     from deltauq.export import load
 
 __all__ = [
     "AnchoredClassifier",
     "AnchoredRegressor",
     "Posterior",
+    "StackedClassifier",
     "StackedRegressor",
     "__version__",
     "assess",
@@ -30,6 +36,7 @@ __getattr__, __dir__ = attach(
         "AnchoredClassifier": "deltauq.estimators",
         "AnchoredRegressor": "deltauq.estimators",
         "Posterior": "deltauq.core",
+        "StackedClassifier": "deltauq.estimators",
         "StackedRegressor": "deltauq.estimators",
         "assess": "deltauq.assessment",
         "load": "deltauq.export",

@@ -9,7 +9,14 @@ from deltauq.tables import fit
 @pytest.fixture(scope="module")
 def tree_model(houses, tmp_path_factory):
     folder = tmp_path_factory.mktemp("models") / "tree"
-    fit(houses.drop(columns="size"), "price", model="tree").save(folder)
+    fit(houses.drop(columns="size"), "price", model="tree", n_train_anchors=5).save(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def knn_model(houses, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("models") / "knn"
+    fit(houses.drop(columns="size"), "price", model="knn", quick=True).save(folder)
     return folder
 
 
@@ -37,17 +44,17 @@ def test_mlflow(run, tree_model, tmp_path, monkeypatch):
     ("arguments", "message"),
     [
         (["nowhere", "-o", "model.onnx"], "there is no model folder or file nowhere"),
-        (["LINEAR", "-o", "model.onnx"], "takes trees and forests of scikit-learn"),
+        (["KNN", "-o", "model.onnx"], "got KNeighborsRegressor"),
         (["TREE", "-o", "no/model.onnx"], "is not a folder"),
         (["TREE", "-o", "model.onnx", "--link", "softmax"], "link is for networks"),
         (["TREE", "-o", "model", "--format", "mlflow", "--link", "softmax"], "--link is for networks"),
         (["TREE", "-o", "model", "--format", "pickle"], "--format"),
     ],
 )
-def test_input_errors(arguments, message, run, tree_model, price_model, tmp_path, monkeypatch):
+def test_input_errors(arguments, message, run, tree_model, knn_model, tmp_path, monkeypatch):
     pytest.importorskip("onnx", reason="onnx is not installed")
     monkeypatch.chdir(tmp_path)
-    folders = {"TREE": tree_model, "LINEAR": price_model}
+    folders = {"TREE": tree_model, "KNN": knn_model}
     done = run("export", *(folders.get(word, word) for word in arguments))
     done.assert_input_error(message)
     assert list(tmp_path.iterdir()) == []

@@ -68,6 +68,8 @@ TABLES_TO_FIT = {
     "no features": ("price\n" + "".join(f"{k}\n" for k in range(40)), [], "no columns left"),
     "constant features": ("a,price\n" + rows(40, "1,{k}\n"), [], "no columns left"),
     "too few rows": (GOOD + rows(9), [], "9 rows are too few"),
+    "ten rows": (GOOD + rows(10), [], "10 rows are too few: a coverage of 0.9 requires at least 19"),
+    "nine rows": (GOOD + rows(9), ["--coverage", "0.5"], "requires at least 10"),
     "too few rows for the coverage": (FINE, ["--coverage", "0.99"], "40 rows are too few"),
     "coverage of one": (FINE, ["--coverage", "1"], "between 0 and 1"),
     "coverage in per cent": (FINE, ["--coverage", "90"], "between 0 and 1, got 90"),
@@ -75,7 +77,8 @@ TABLES_TO_FIT = {
     "unknown model": (FINE, ["--model", "oracle"], "oracle"),
     "unknown task": (FINE, ["--task", "sorting"], "sorting"),
     "unknown anchors": (FINE, ["--anchors", "stars"], "stars"),
-    "unknown center": (FINE, ["--center", "middle"], "middle"),
+    "no model": (FINE, ["--model", ""], 'got ""'),
+    "missing in every feature": ("a,b,price\n" + rows(40, ",,{k}\n"), [], "no columns left"),
     "train anchors as text": (FINE, ["--train-anchors", "some"], "positive integer"),
     "a seed of 33 bits": (FINE, ["--seed", str(2**32)], "--seed"),
     "no rows to use": (FINE, ["--max-rows", "0"], "--max-rows"),
@@ -154,10 +157,29 @@ TABLES_TO_PREDICT = {
     "kept twice": (lambda t: t, ["--keep", "town", "--keep", "town"], "kept twice"),
     "kept under a taken name": (lambda t: t.assign(std=1), ["--keep", "std"], '"std" cannot be kept'),
     "coverage of two": (lambda t: t, ["--coverage", "2"], "between 0 and 1"),
-    "coverage that takes more held-out rows": (
+    "coverage that takes more rows": (
         lambda t: t,
         ["--coverage", "0.99"],
-        "requires more than 30 held-out rows",
+        "requires more than 120 scored rows: the largest coverage is 0.983",
+    ),
+    "quantiles as text": (
+        lambda t: t,
+        ["--quantiles", "low"],
+        "Invalid value for --quantiles: must be levels",
+    ),
+    "no quantiles": (lambda t: t, ["--quantiles", ""], "must be levels such as 0.05,0.5,0.95, got"),
+    "a quantile at one": (lambda t: t, ["--quantiles", "0.5,1"], "must lie between 0 and 1, got 1"),
+    "quantiles in per cent": (lambda t: t, ["--quantiles", "5,95"], "must lie between 0 and 1, got 5"),
+    "quantile that takes more rows": (
+        lambda t: t,
+        ["--quantiles", "0.999"],
+        "at 0.999 requires more than 120 scored rows: levels from 0.0083 to 0.9917 are possible",
+    ),
+    "equal quantiles": (lambda t: t, ["--quantiles", "0.5,0.50"], "are equal"),
+    "kept under the name of a quantile": (
+        lambda t: t.assign(**{"quantile_0.5": 1}),
+        ["--quantiles", "0.5", "--keep", "quantile_0.5"],
+        '"quantile_0.5" cannot be kept',
     ),
 }
 
@@ -232,7 +254,7 @@ FOLDERS = {
     "no zip for a model": (lambda f: with_other_learnt(f, b"x" * 99), "cannot be read"),
     "another task": (
         lambda f: rewrite(f, lambda m: m.update(task="classification")),
-        "its risk has a field",
+        "its StackedRegressor is not a model for classification",
     ),
     "another schema": (lambda f: rewrite(f, lambda m: m["schema"].pop()), "different columns"),
     "no risk": (lambda f: rewrite(f, lambda m: m.pop("risk")), "does not contain a valid model"),

@@ -58,7 +58,7 @@ def test_fit_predict_and_evaluate_agree(table, run, tmp_path):
     assert "--date-format" in done.err and not (tmp_path / "other-out.csv").exists()
     formats = ["--date-format", "%d.%m.%Y", "--decimal", "."]
     assert run("predict", model, tmp_path / "other.csv", "-o", tmp_path / "other-out.csv", *formats).code == 0
-    assert (tmp_path / "other-out.csv").read_text() == (tmp_path / "out.csv").read_text()
+    pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "other-out.csv"), pd.read_csv(tmp_path / "out.csv"))
 
 
 def test_invalid_formats(table, run, tmp_path, price_model):

@@ -40,6 +40,22 @@ def test_json_and_coverage(run, file, price_model, tmp_path):
     assert widths[0] < widths[1]
 
 
+def test_quantiles(run, houses, file, price_model, tmp_path):
+    out = tmp_path / "out.parquet"
+    done = run("predict", price_model, file, "-o", out, "--quantiles", "0.95,0.5, 0.05", "--keep", "id")
+    assert (done.code, done.err) == (0, "")
+    actual = pd.read_parquet(out)
+    expected = deltauq.load(price_model).predict_quantiles(houses, [0.95, 0.5, 0.05])
+    pd.testing.assert_frame_equal(actual[expected.columns], expected)
+    np.testing.assert_allclose(actual[["quantile_0.05", "quantile_0.95"]], actual[["lower", "upper"]])
+
+
+def test_quantiles_of_classes(run, file, size_model, tmp_path):
+    done = run("predict", size_model, file, "-o", tmp_path / "out.csv", "--quantiles", "0.5")
+    done.assert_input_error("size is a class: quantiles are for numbers")
+    assert not (tmp_path / "out.csv").exists()
+
+
 def test_classification(run, houses, file, size_model, tmp_path):
     out = tmp_path / "out.csv"
     assert run("predict", size_model, file, "-o", out).out.startswith("Columns that")

@@ -37,7 +37,7 @@ def model(houses, tmp_path_factory):
     """The folder of a model. Predictions of trees do not depend on the batch, not even by rounding."""
     folder = tmp_path_factory.mktemp("models") / "price"
     forest = RandomForestRegressor(5, random_state=0)
-    fit(houses[:300].drop(columns="id"), "price", model=forest, n_anchors=10).save(folder)
+    fit(houses[:300].drop(columns="id"), "price", model=forest, n_train_anchors=5).save(folder)
     return folder
 
 

@@ -11,7 +11,6 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
-from sklearn.ensemble import RandomForestRegressor
 
 from deltauq.distributed import ClusterError, predict_parts, run_locally
 from deltauq.distributed.prediction import MANIFEST
@@ -50,6 +49,23 @@ def test_same_rows_as_on_a_single_machine(model, rows, expected, tmp_path):
     assert parquet.read_table(tmp_path / "out").num_rows == len(expected)
 
 
+def test_quantiles(model, rows, tmp_path):
+    levels = [0.9, 0.05]
+    predict(model, rows / "*.parquet", tmp_path / "out", quantiles=levels)
+    whole = load(model)
+    expected = [whole.predict_quantiles(rows / f"{k}.parquet", levels) for k in range(3)]
+    actual = joined(tmp_path / "out")
+    assert list(actual.columns[-3:]) == ["risk", "quantile_0.9", "quantile_0.05"]
+    expected = pd.concat(expected, ignore_index=True)
+    pd.testing.assert_frame_equal(actual[expected.columns], expected)
+
+
+def test_name_of_a_quantile_cannot_be_kept(model, houses, tmp_path):
+    houses[:60].drop(columns="price").assign(**{"quantile_0.5": 1}).to_csv(tmp_path / "x.csv", index=False)
+    with pytest.raises(TableError, match=r'"quantile_0.5" cannot be kept'):
+        predict(model, tmp_path / "x.csv", tmp_path / "out", quantiles=[0.5], keep=["quantile_0.5"])
+
+
 def test_manifest(model, rows, tmp_path):
     done = predict(model, rows / "*.parquet", tmp_path / "out")
     manifest = json.loads((tmp_path / "out" / MANIFEST).read_text())
@@ -86,8 +102,13 @@ def test_second_run_predicts_missing_parts(model, rows, expected, tmp_path):
 def test_files_of_another_prediction_raise(model, houses, rows, tmp_path):
     copy, out = shutil.copytree(rows, tmp_path / "rows"), tmp_path / "out"
     predict(model, copy / "*.parquet", out)
-    fit(houses[:200].drop(columns="id"), "price", model="tree").save(tmp_path / "other")
-    for options in ({"coverage": 0.5}, {"keep": ["id", "town"]}, {"model": tmp_path / "other"}):
+    fit(houses[:200].drop(columns="id"), "price", model="tree", n_train_anchors=5).save(tmp_path / "other")
+    for options in (
+        {"coverage": 0.5},
+        {"quantiles": [0.5]},
+        {"keep": ["id", "town"]},
+        {"model": tmp_path / "other"},
+    ):
         with pytest.raises(TableError, match="by another model, of another table or with other columns"):
             predict(options.pop("model", model), copy / "*.parquet", out, **options)
     shutil.copy(rows / "0.parquet", copy / "1.parquet")
@@ -260,6 +281,8 @@ def test_invalid_input_raises_before_any_part_is_run(model, rows, tmp_path):
         ("", {}, "is empty"),
         (pattern, {"keep": ["idd"]}, '0.parquet: there is no column "idd" to keep: did you mean "id"'),
         (pattern, {"coverage": 1.5}, "between 0 and 1"),
+        (pattern, {"quantiles": [0.5, 1.0]}, "between 0 and 1, got 1"),
+        (pattern, {"quantiles": [0.999]}, "requires more than 300 scored rows"),
         (pattern, {"strict": True, "keep": []}, "not trained on: id"),
     ):
         with pytest.raises(TableError, match=message):
@@ -283,17 +306,16 @@ def test_file_name_with_brackets(model, rows, tmp_path):
 
 
 def test_parts_use_one_thread(houses, rows, tmp_path):
-    forest = RandomForestRegressor(5, random_state=0)
-    fitted = fit(houses[:300].drop(columns="id"), "price", model=forest, n_anchors=10, n_jobs=2)
-    fitted.save(tmp_path / "model")
+    table = houses[:300].drop(columns="id")
+    fit(table, "price", model="tree", n_train_anchors=5, n_jobs=2).save(tmp_path / "model")
     seen = []
 
     def run(work, tasks):
         yield from run_locally(work, tasks)
-        seen.append((work.model.fitted.model.n_jobs, work.model.fitted.model.estimator_.n_jobs))
+        seen.append(work.model.fitted.model.n_jobs)
 
     predict(tmp_path / "model", rows / "0.parquet", tmp_path / "out", run=run)
     whole = load(tmp_path / "model")
-    assert seen == [(1, 1)] and whole.fitted.model.n_jobs == whole.fitted.model.estimator_.n_jobs == 2
+    assert seen == [1] and whole.fitted.model.n_jobs == 2
     actual = joined(tmp_path / "out").prediction
     np.testing.assert_array_equal(actual, whole.predict(rows / "0.parquet").prediction)

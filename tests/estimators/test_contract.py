@@ -8,6 +8,7 @@ import pytest
 from sklearn.ensemble import (
     BaggingClassifier,
     BaggingRegressor,
+    ExtraTreesClassifier,
     ExtraTreesRegressor,
     HistGradientBoostingClassifier,
     HistGradientBoostingRegressor,
@@ -15,6 +16,7 @@ from sklearn.ensemble import (
     RandomForestRegressor,
 )
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
 from sklearn.neural_network import MLPClassifier, MLPRegressor
 from sklearn.svm import SVC, SVR
@@ -23,7 +25,7 @@ from sklearn.utils import estimator_checks
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from sklearn.utils.validation import has_fit_parameter
 
-from deltauq import AnchoredClassifier, AnchoredRegressor
+from deltauq import AnchoredClassifier, AnchoredRegressor, StackedClassifier, StackedRegressor
 from deltauq.core.encoding import ENCODINGS
 from deltauq.core.target import TARGETS
 from deltauq.testing import EXPECTED_FAILED_CHECKS, check_contract, expected_failed_checks
@@ -58,6 +60,20 @@ CLASSIFIERS = [
     expected_failed_checks=expected_failed_checks,
 )
 def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+@parametrize_with_checks(
+    [
+        StackedRegressor([("tree", ExtraTreesRegressor(5)), ("ridge", Ridge())], quick=True, random_state=0),
+        StackedClassifier(
+            [("tree", ExtraTreesClassifier(5)), ("logistic", LogisticRegression())],
+            quick=True,
+            random_state=0,
+        ),
+    ]
+)
+def test_scikit_learn_checks_of_stacked_estimators(estimator, check):
     check(estimator)
 
 

@@ -35,13 +35,13 @@ class Slow(RegressorMixin, BaseEstimator):
 
 @pytest.mark.parametrize("power", [0.5, 1.0, 2.0])
 def test_estimate_of_several_complexities(power):
-    tuples = np.zeros((25_600, 2))
-    seconds = estimate_seconds(Slow(power=power), tuples, np.zeros(25_600), {})
-    assert seconds == pytest.approx(256**power)
+    tuples = np.zeros((51_200, 2))
+    seconds = estimate_seconds(Slow(power=power), tuples, np.zeros(51_200), {})
+    assert seconds == pytest.approx(512**power)
 
 
 def test_few_pairs_are_not_timed():
-    assert estimate_seconds(Slow(), np.zeros((10_000, 2)), np.zeros(10_000), {}) == 0.0
+    assert estimate_seconds(Slow(), np.zeros((40_000, 2)), np.zeros(40_000), {}) == 0.0
 
 
 @pytest.mark.parametrize("error", [ValueError, RuntimeError])
@@ -50,7 +50,7 @@ def test_no_estimate_if_a_part_cannot_be_fitted(error):
         def fit(self, X, y):
             raise error("too few rows")
 
-    assert estimate_seconds(Refuses(), np.zeros((25_600, 2)), np.zeros(25_600), {}) == 0.0
+    assert estimate_seconds(Refuses(), np.zeros((51_200, 2)), np.zeros(51_200), {}) == 0.0
 
 
 @pytest.mark.parametrize(("limit", "warned"), [(0.0, True), (np.inf, False)])

@@ -30,7 +30,7 @@ def frame():
     n = 120
     frame = pd.DataFrame(
         {
-            "area": rng.uniform(20, 200, n),
+            "area": rng.uniform(20, 200, n).round(2),  # exact in JSON
             "new": rng.random(n) < 0.3,
             "town": rng.choice(["Ulm", "Bern"], n),
             "sold": pd.Timestamp("2024-01-01") + pd.to_timedelta(rng.integers(0, 700, n), unit="D"),
@@ -44,7 +44,7 @@ def frame():
 
 @pytest.fixture(scope="module")
 def model(frame):
-    return fit(frame, "price", model="tree")
+    return fit(frame, "price", quick=True)
 
 
 @pytest.fixture(scope="module")
@@ -70,6 +70,22 @@ def test_serve(folder, model, frame, pyfunc):
     expected = model.predict(frame)
     np.testing.assert_allclose(actual["prediction"], expected["prediction"])
     assert actual["risk"].tolist() == expected["risk"].tolist()
+
+
+def test_serve_classes(frame, pyfunc, tmp_path):
+    from mlflow.pyfunc import scoring_server
+
+    model = fit(frame.drop(columns=["town", "price"]).assign(dear=frame.price > 300), "dear", model="tree")
+    loaded = pyfunc.load_model(str(export_mlflow(model, tmp_path / "model")))
+    expected = model.predict(frame)
+    pd.testing.assert_frame_equal(loaded.predict(frame), expected)
+    request = json.dumps({"dataframe_split": json.loads(frame.to_json(orient="split", date_format="iso"))})
+    answer = scoring_server.invocations(request, "application/json", loaded, None)
+    assert answer.status == 200, answer.response
+    actual = pd.DataFrame(json.loads(answer.response)["predictions"])
+    for name in ("prediction", "set"):
+        assert actual[name].tolist() == expected[name].tolist()
+    np.testing.assert_allclose(actual["probability_True"], expected["probability_True"])
 
 
 def test_no_pickle(folder):

@@ -1,33 +1,33 @@
-"""Predictions of ONNX files, by onnxruntime, equal those of the models."""
+"""Predictions of ONNX files, by onnxruntime, equal those of anchored estimators and networks."""
 
 import json
 import re
 import sys
 
 import numpy as np
-import pandas as pd
 import pytest
-from sklearn.ensemble import ExtraTreesRegressor, RandomForestClassifier, RandomForestRegressor
+from sklearn.ensemble import (
+    ExtraTreesRegressor,
+    HistGradientBoostingClassifier,
+    HistGradientBoostingRegressor,
+    RandomForestClassifier,
+    RandomForestRegressor,
+)
+from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 from sklearn.svm import SVR
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from deltauq import AnchoredClassifier, AnchoredRegressor
 from deltauq.core import Target
 from deltauq.export import export_onnx
-from deltauq.tables import fit
 from deltauq.utils.install import install_command
+from tests.export.helpers import assert_near, metadata_of, run
 
 pytest.importorskip("onnx", reason="onnx is not installed")
-onnxruntime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
 
 NEAR = 1e-4
-
-
-def run(path, **inputs):
-    """Return the outputs of a file by name."""
-    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
-    names = [output.name for output in session.get_outputs()]
-    return dict(zip(names, session.run(names, inputs), strict=True))
 
 
 def rows(n, seed, digits):
@@ -123,7 +123,7 @@ def test_classifiers(base, center, labelled, tmp_path):
     outputs = run(path, X=X)
     np.testing.assert_allclose(outputs["mean"], proba, atol=1e-6)
     np.testing.assert_allclose(outputs["std"], std, atol=1e-6)
-    about = onnxruntime.InferenceSession(path).get_modelmeta().custom_metadata_map
+    about = metadata_of(path)
     assert json.loads(about["classes"]) == ["blue", "green", "red"] and about["n_anchors"] == "20"
 
 
@@ -135,88 +135,82 @@ def test_one_row_and_no_rows(table, tmp_path):
     assert run(path, X=X[:0])["std"].shape == (0,)
 
 
-# -- tables -------------------------------------------------------------------------------------------------
+# -- gradient boosting and linear models --------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def streets():
-    """Numbers, categories, flags and dates with missing values, and infrequent categories."""
+def boosting(**options):
+    return HistGradientBoostingRegressor(max_iter=20, **options)
+
+
+@pytest.mark.parametrize("encoding", ["difference", "full", "two-anchor"])
+@pytest.mark.parametrize("target", ["difference", "value"])
+@pytest.mark.parametrize("center", ["anchored", "estimator"])
+@pytest.mark.parametrize("digits", [1, 16], ids=["on a grid", "anywhere"])
+def test_boosting(digits, center, target, encoding, tmp_path):
+    X, y = rows(80, 0, digits)
+    options = {"target": target, "encoding": encoding, "center": center, "n_anchors": 20}
+    model = AnchoredRegressor(boosting(), **options, calibrate=2.0, random_state=0).fit(X, y)
+    new = rows(1000, 1, digits)[0]
+    mean, std = model.predict(new, return_std=True)
+    outputs = run(export_onnx(model, tmp_path / "model.onnx"), X=new)
+    assert_near(outputs["mean"], mean)
+    assert_near(outputs["std"], std)
+
+
+@pytest.mark.parametrize("gaps", [0.0, 0.2], ids=["only when predicting", "always"])
+def test_missing_values_of_boosting(gaps, tmp_path):
+    """Without missing values in training, NaN goes where more rows go."""
     rng = np.random.default_rng(0)
-    n = 300
-    frame = pd.DataFrame(
-        {
-            "town": rng.choice(["Ulm", "Bern", "Graz"], n),
-            "area": rng.uniform(20, 200, n).round(1),
-            "street": [f"street {int(k)}" for k in np.minimum(rng.geometric(0.08, n), 60)],
-            "new": rng.random(n) < 0.3,
-            "sold": pd.Timestamp("2024-01-01") + pd.to_timedelta(rng.integers(0, 700, n), unit="D"),
-        }
-    )
-    frame["price"] = 3 * frame.area + 50 * (frame.town == "Bern") + rng.normal(0, 9, n)
-    frame["size"] = np.where(frame.area > 110, "large", "small")
-    frame.loc[::17, "area"] = np.nan
-    frame.loc[::19, "town"] = None
-    return frame
+    X, y = rows(200, 0, 16)
+    X[rng.random(X.shape) < gaps] = np.nan
+    model = AnchoredRegressor(boosting(), n_anchors=20, random_state=0).fit(X, y)
+    new = rows(1000, 1, 16)[0]
+    new[rng.random(new.shape) < 0.2] = np.nan
+    mean, std = model.predict(new, return_std=True)
+    outputs = run(export_onnx(model, tmp_path / "model.onnx"), X=new)
+    assert_near(outputs["mean"], mean)
+    assert_near(outputs["std"], std)
 
 
-def inputs_of(model, frame):
-    """Return the inputs of the graph, as documented by `export_onnx`."""
-    X = model.schema.read(frame)
-    return {
-        column.name: X[[column.name]].to_numpy(dtype=object if column.kind == "category" else np.float64)
-        for column in model.schema.columns
-    }
+def test_boosting_of_counts(table, tmp_path):
+    X, y = table
+    base = boosting(loss="poisson", min_samples_leaf=5)
+    model = AnchoredRegressor(base, target="value", random_state=0).fit(X, np.exp(y))
+    mean, std = model.predict(X, return_std=True)
+    outputs = run(export_onnx(model, tmp_path / "model.onnx"), X=X)
+    assert_near(outputs["mean"], mean)
+    assert_near(outputs["std"], std)
 
 
-@pytest.mark.parametrize("base", ["tree", RandomForestRegressor(5)])
-@pytest.mark.parametrize("anchors", ["data", "normal"])  # labelled anchors, and a model of values
-def test_table_regression(anchors, base, streets, tmp_path):
-    model = fit(streets.drop(columns="size"), "price", model=base, anchors=anchors)
-    fresh = streets.assign(town=streets.town.where(streets.index % 5 > 0, "Linz"), street="somewhere")
-    for frame in (streets, fresh):
-        outputs = run(export_onnx(model, tmp_path / "model.onnx"), **inputs_of(model, frame))
-        expected = model.predict(frame)
-        for name in ("prediction", "std", "lower", "upper"):
-            np.testing.assert_allclose(outputs[name], expected[name], rtol=1e-5, atol=1e-4)
-
-
-def test_columns_with_names_of_outputs(tmp_path):
-    rng = np.random.default_rng(0)
-    table = pd.DataFrame(rng.normal(size=(60, 3)), columns=["prediction", "std", "std_"])
-    table["y"] = table["prediction"] - table["std"]
-    model = fit(table, "y", model=DecisionTreeRegressor(random_state=0))
-    outputs = run(export_onnx(model, tmp_path / "m.onnx"), **inputs_of(model, table))
-    assert list(outputs) == ["prediction_", "std__", "lower", "upper"]
-    np.testing.assert_allclose(outputs["prediction_"], model.predict(table)["prediction"], rtol=NEAR)
-
-
-def test_date_target(streets, tmp_path):
-    model = fit(streets.drop(columns="size"), "sold", model="tree")
-    path = export_onnx(model, tmp_path / "model.onnx")
-    outputs, expected = run(path, **inputs_of(model, streets)), model.predict(streets)
-    about = onnxruntime.InferenceSession(path).get_modelmeta().custom_metadata_map
-    origin = pd.Timestamp(about["origin"]).tz_localize(None)
-    for name in ("prediction", "lower", "upper"):
-        difference = origin + pd.to_timedelta(outputs[name], unit="D") - expected[name]
-        assert difference.abs().max() < pd.Timedelta("1min")
+def test_boosting_without_splits(table, tmp_path):
+    X, y = table
+    model = AnchoredRegressor(boosting(min_samples_leaf=10**6), random_state=0).fit(X, y)
+    mean, std = model.predict(X, return_std=True)
+    outputs = run(export_onnx(model, tmp_path / "model.onnx"), X=X)
+    assert_near(outputs["mean"], mean)
+    assert_near(outputs["std"], std)
 
 
 @pytest.mark.parametrize("center", ["anchored", "estimator"])
-def test_table_classification(center, streets, tmp_path):
-    model = fit(streets.drop(columns="price"), "size", model="tree", center=center)
-    outputs = run(export_onnx(model, tmp_path / "model.onnx"), **inputs_of(model, streets))
-    expected = model.predict(streets)
-    assert outputs["prediction"].tolist() == expected.prediction.tolist()
-    for k, name in enumerate(model.classes):
-        np.testing.assert_allclose(outputs["probability"][:, k], expected[f"probability_{name}"], atol=1e-6)
-        np.testing.assert_allclose(outputs["std"][:, k], expected[f"std_{name}"], atol=1e-6)
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("base", [HistGradientBoostingClassifier(max_iter=10), LogisticRegression()])
+def test_classifiers_with_links(base, n_classes, center, labelled, tmp_path):
+    X, y = (part[: 30 * n_classes] for part in labelled)
+    model = AnchoredClassifier(base, center=center, random_state=0).fit(X, y)
+    proba, std = model.predict_proba(X, return_std=True)
+    outputs = run(export_onnx(model, tmp_path / "model.onnx"), X=X)
+    assert_near(outputs["mean"], proba)
+    assert_near(outputs["std"], std)
 
 
-@pytest.mark.parametrize("kept", [["area"], ["town"]])
-def test_columns_of_one_kind(kept, streets, tmp_path):
-    model = fit(streets[[*kept, "price"]], "price", model="tree")
-    outputs = run(export_onnx(model, tmp_path / "model.onnx"), **inputs_of(model, streets))
-    np.testing.assert_allclose(outputs["prediction"], model.predict(streets).prediction, rtol=1e-5)
+@pytest.mark.parametrize("base", [Ridge(), make_pipeline(StandardScaler(), LinearRegression())])
+def test_linear_models(base, table, tmp_path):
+    X, y = table
+    model = AnchoredRegressor(base, calibrate="cv", random_state=0).fit(X, y)
+    mean, std = model.predict(X, return_std=True)
+    outputs = run(export_onnx(model, tmp_path / "model.onnx"), X=X)
+    assert_near(outputs["mean"], mean)
+    assert_near(outputs["std"], std)
 
 
 # -- networks -----------------------------------------------------------------------------------------------
@@ -290,9 +284,15 @@ def test_invalid_input(table, tmp_path):
     X, y = table
     path = tmp_path / "model.onnx"
     svm = AnchoredRegressor(SVR(), random_state=0).fit(X, y)
-    with pytest.raises(ValueError, match=r"takes trees and forests .* got SVR"):
+    with pytest.raises(ValueError, match=r"takes trees, forests, .* and linear models .* got SVR"):
         export_onnx(svm, path)
+    squares = AnchoredRegressor(make_pipeline(PolynomialFeatures(), Ridge()), random_state=0).fit(X, y)
+    with pytest.raises(ValueError, match=r"the transformers SimpleImputer, .* got PolynomialFeatures"):
+        export_onnx(squares, path)
     two = AnchoredRegressor(DecisionTreeRegressor(), random_state=0).fit(X, np.column_stack([y, y]))
+    with pytest.raises(ValueError, match="takes one target, got 2"):
+        export_onnx(two, path)
+    two = AnchoredRegressor(Ridge(), random_state=0).fit(X, np.column_stack([y, y]))
     with pytest.raises(ValueError, match="takes one target, got 2"):
         export_onnx(two, path)
     own = AnchoredRegressor(DecisionTreeRegressor(), target=Ratio(), random_state=0).fit(X, np.abs(y) + 1)

@@ -30,12 +30,12 @@ def mixed():
 
 @pytest.fixture(scope="session")
 def regression(mixed):
-    return fit(mixed.drop(columns="size"), "price", model="tree")
+    return fit(mixed.drop(columns="size"), "price", model="tree", n_train_anchors=5)
 
 
 @pytest.fixture(scope="session")
 def classification(mixed):
-    return fit(mixed.drop(columns="price"), "size", model="tree")
+    return fit(mixed.drop(columns="price"), "size", model="tree", n_train_anchors=5)
 
 
 @pytest.fixture(scope="module")

@@ -24,12 +24,14 @@ def table():
 
 @pytest.fixture(scope="module")
 def model(table):
-    return fit(table, "sold", model="tree")
+    return fit(table, "sold", model="tree", n_train_anchors=5)
 
 
 def test_predictions_equal_those_of_days(model, table):
     first = table.sold.min()
-    by_days = fit(table.assign(sold=(table.sold - first) / DAY), "sold", model="tree").predict(table)
+    by_days = fit(
+        table.assign(sold=(table.sold - first) / DAY), "sold", model="tree", n_train_anchors=5
+    ).predict(table)
     actual = model.predict(table)
     for name in ("prediction", "lower", "upper"):
         np.testing.assert_allclose((actual[name] - first) / DAY, by_days[name], atol=1e-6)

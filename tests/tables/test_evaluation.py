@@ -12,6 +12,8 @@ from sklearn import metrics as oracle
 from deltauq.tables import TableError, evaluate, fit, load, predict_file
 from deltauq.tables.slices import Group, find_failing_decile
 
+TREE = {"model": "tree", "n_train_anchors": 5}
+
 
 @pytest.fixture(scope="module")
 def evaluation(regression, fresh):
@@ -47,11 +49,16 @@ def test_regression_metrics(evaluation, regression, fresh):
 
 def test_curve_is_coverage_of_each_level(evaluation, regression, fresh):
     levels, observed = evaluation.curve
-    # Of 60 held-out rows no interval of 99 % is possible.
-    assert levels.tolist() == [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95]
+    assert levels.tolist() == [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99]
     for level, share in zip(levels, observed, strict=True):
         predicted = regression.predict(fresh, coverage=level)
         assert share == ((predicted.lower <= fresh.price) & (fresh.price <= predicted.upper)).mean()
+
+
+def test_curve_has_the_possible_levels_only(mixed):
+    # Of 60 rows no interval of 99 % is possible.
+    model = fit(mixed[["area", "rooms", "price"]][:60], "price", model="linear")
+    assert evaluate(model, mixed).curve[0].tolist()[-2:] == [0.9, 0.95]
 
 
 def test_classification_metrics(class_evaluation, classification, fresh):
@@ -153,7 +160,7 @@ def test_repeated_rows_do_not_warn():
     rng = np.random.default_rng(0)
     table = pd.DataFrame({"a": rng.integers(0, 9, 600), "b": rng.integers(0, 2, 600)})
     table["y"] = np.where(table.a + rng.integers(0, 3, 600) > 5, "p", "q")
-    evaluation = evaluate(fit(table[:300], "y", model="tree"), table[300:])
+    evaluation = evaluate(fit(table[:300], "y", **TREE), table[300:])
     assert evaluation.training_rows > 280 and not evaluation.notes[0].startswith("Warning")
 
 
@@ -214,7 +221,7 @@ def test_row_numbers_with_missing_targets(regression, fresh):
 @pytest.mark.parametrize("values", [[1, 2], [0.5, 1.5], [True, False], ["yes", "no"]])
 def test_classes_are_recognised_in_a_file(values, mixed, tmp_path):
     frame = mixed.drop(columns=["price", "size"]).assign(kind=np.where(mixed.rooms > 3, *values))
-    model = fit(frame, "kind", model="tree", task="classification")
+    model = fit(frame, "kind", **TREE, task="classification")
     direct = evaluate(model, frame)
     assert direct.metrics["accuracy"] > 0.9
     gaps = frame.astype({"kind": object})
@@ -250,8 +257,8 @@ def test_one_row_and_no_mistake(regression, classification, fresh):
 def test_targets_near_the_end_of_the_range(mixed):
     far = 2.0**963  # nothing is rounded, so that the trees are the same
     frame = mixed.drop(columns="size").assign(price=mixed.price * far)
-    metrics = evaluate(fit(frame, "price", model="tree"), frame).metrics
-    plain = evaluate(fit(mixed.drop(columns="size"), "price", model="tree"), mixed).metrics
+    metrics = evaluate(fit(frame, "price", **TREE), frame).metrics
+    plain = evaluate(fit(mixed.drop(columns="size"), "price", **TREE), mixed).metrics
     assert metrics["rmse"] == pytest.approx(far * plain["rmse"])
     assert metrics["nll"] == pytest.approx(plain["nll"] + np.log(far))
 
@@ -260,7 +267,7 @@ def test_targets_near_the_end_of_the_range(mixed):
 def test_columns_of_one_kind(kept, mixed):
     frame = mixed[[*kept, "price"]]
     for name in ("tree", "linear"):
-        evaluation = evaluate(fit(frame, "price", model=name), frame)
+        evaluation = evaluate(fit(frame, "price", model=name, n_train_anchors=5), frame)
         assert {part.feature for row in evaluation.uncertain for part in row.differences} <= set(kept)
 
 

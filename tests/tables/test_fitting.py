@@ -1,30 +1,41 @@
-"""`fit`: coverage of intervals and sets, selection of the center, anchors, reproducibility, errors."""
+"""`fit`: coverage of intervals and sets, members, anchors, reproducibility, errors."""
+
+import zipfile
 
 import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
 from scipy import stats
-from sklearn.linear_model import BayesianRidge
+from sklearn.linear_model import BayesianRidge, Perceptron
+from sklearn.tree import DecisionTreeRegressor
 
-from deltauq.tables import TableError, fit, model_selection
-from deltauq.tables.model import error_std
-from deltauq.tables.model_selection import MAX_ROWS
+from deltauq import AnchoredClassifier, AnchoredRegressor
+from deltauq.estimators import stacked_regressor
+from deltauq.tables import TableError, fit
+from deltauq.tables.folder import FITTED_FILE
+
+TREE = {"model": "tree", "n_train_anchors": 5}
+"""The options of the fixtures `regression` and `classification`."""
+
+
+def sampling_error(coverage, n_scored, n_new, n_tables):
+    """Return the standard deviation of the mean empirical coverage of several tables."""
+    return np.sqrt(coverage * (1 - coverage) * (1 / n_scored + 1 / n_new) / n_tables)
 
 
 def test_regression_columns(regression, mixed):
     actual = regression.predict(mixed)
     assert list(actual.columns) == ["prediction", "std", "lower", "upper", "risk"]
     assert len(actual) == len(mixed) and (actual.lower < actual.upper).all() and (actual["std"] > 0).all()
-    np.testing.assert_allclose((actual.lower + actual.upper) / 2, actual.prediction)
     assert set(actual.risk) <= {"low", "moderate", "high"}
     assert np.corrcoef(actual.prediction, mixed.price)[0, 1] > 0.9
 
 
 def test_anchors_are_limited_to_the_number_of_rows(mixed):
     model = fit(mixed[["area", "rooms", "price"]], "price", model="linear", n_anchors=10**8)
-    assert len(model.fitted.model.anchors_) == 180
-    assert "Of 100,000,000 anchors, 180 are used: the number of training rows." in model.report["notes"]
+    assert len(model.fitted.reference) == 240
+    assert "Of 100,000,000 anchors, 240 are used: the number of training rows." in model.report["notes"]
 
 
 def test_classification_columns(classification, mixed):
@@ -45,23 +56,22 @@ def test_classes_keep_their_type(labels, kind, mixed):
     table = mixed[["area", "rooms"]].assign(y=np.where(mixed.area > 100, *labels))
     if kind is str:
         table["y"] = table.y.astype(str)
-    model = fit(table, "y", model="tree", task="classification")
+    model = fit(table, "y", **TREE, task="classification")
     assert all(type(name) is kind for name in model.classes)
     assert set(model.predict(table).prediction) == set(labels)
 
 
-@pytest.mark.parametrize("model", ["tree", "linear"])
-def test_empirical_coverage_of_intervals(model):
+@pytest.mark.parametrize("options", [TREE, {"model": "linear"}])
+def test_empirical_coverage_of_intervals(options):
     rng = np.random.default_rng(1)
     covered = []
     for seed in range(8):
         X = rng.normal(size=(1300, 3))
         y = X[:, 0] + np.exp(X[:, 1] / 2) * rng.normal(size=1300)
         table = pd.DataFrame(X, columns=list("abc")).assign(y=y)
-        actual = fit(table[:300], "y", model=model, coverage=0.8, random_state=seed).predict(table[300:])
+        actual = fit(table[:300], "y", coverage=0.8, random_state=seed, **options).predict(table[300:])
         covered.append(np.mean((actual.lower <= y[300:]) & (y[300:] <= actual.upper)))
-    # 75 rows are held out: ⌈76 · 0.8⌉ / 76 = 0.803, with a standard deviation of about 0.045 a table.
-    assert abs(np.mean(covered) - 61 / 76) < 4 * 0.045 / np.sqrt(8)
+    assert abs(np.mean(covered) - 0.8) < 4 * sampling_error(0.8, 300, 1000, 8)
 
 
 def test_empirical_coverage_of_sets():
@@ -75,37 +85,70 @@ def test_empirical_coverage_of_sets():
         table = pd.DataFrame(X, columns=list("ab")).assign(y=y)
         actual = fit(table[:300], "y", model="linear", coverage=0.8, random_state=seed).predict(table[300:])
         covered.append(np.mean([label in row for label, row in zip(y[300:], actual.set, strict=True)]))
-    assert np.mean(covered) > 0.803 - 4 * 0.045 / np.sqrt(6)
+    assert abs(np.mean(covered) - 0.8) < 4 * sampling_error(0.8, 300, 1000, 6)
 
 
-def test_std_is_consistent_with_intervals_and_robust():
+@pytest.mark.slow
+@pytest.mark.parametrize("quick", [False, True])
+def test_empirical_coverage_of_the_default_model(quick):
+    rng = np.random.default_rng(3)
+    covered, in_sets = [], []
+    for seed in range(4):
+        X = rng.normal(size=(1200, 3))
+        y = np.sin(2 * X[:, 0]) + X[:, 1] + (0.2 + 0.5 * (X[:, 2] > 0)) * rng.normal(size=1200)
+        table = pd.DataFrame(X, columns=list("abc")).assign(y=y)
+        options = {"coverage": 0.8, "quick": quick, "random_state": seed}
+        actual = fit(table[:200], "y", **options).predict(table[200:])
+        covered.append(np.mean((actual.lower <= y[200:]) & (y[200:] <= actual.upper)))
+        table["y"] = np.where(y > 0, "p", "n")
+        actual = fit(table[:200], "y", **options).predict(table[200:])
+        in_sets.append(np.mean([y in row for y, row in zip(table.y[200:], actual.set, strict=True)]))
+    assert abs(np.mean(covered) - 0.8) < 4 * sampling_error(0.8, 200, 1000, 4)
+    # Sets are never empty, so that two classes may be covered more often.
+    assert np.mean(in_sets) > 0.8 - 4 * sampling_error(0.8, 200, 1000, 4)
+
+
+def test_std_is_consistent_with_errors_of_new_rows():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(3000, 2))
     y = X[:, 0] + rng.normal(size=3000)
     y[::50] *= 10_000
     table = pd.DataFrame(X, columns=list("ab")).assign(y=y)
-    model = fit(table[:1000], "y", model="tree", center="estimator")
+    model = fit(table[:1000], "y", **TREE)
     actual, narrow = model.predict(table[1000:]), model.predict(table[1000:], coverage=0.5)
-    half = (actual.upper - actual.lower) / 2
-    np.testing.assert_allclose(actual["std"], half / stats.norm.isf(0.05))
     pd.testing.assert_series_equal(actual["std"], narrow["std"])
+    inside = np.abs(actual.prediction - y[1000:]) <= stats.norm.isf(0.05) * actual["std"]
+    assert abs(inside.mean() - 0.9) < 4 * sampling_error(0.9, 1000, 2000, 1)
 
 
-@pytest.mark.parametrize("n", [8, 9, 50, 4000])
-def test_error_std_of_normal_and_mostly_zero_errors(n):
-    rng = np.random.default_rng(n)
-    actual = [error_std(np.sort(np.abs(rng.normal(size=n))), np.ones(1))[0] for _ in range(400)]
-    assert np.median(actual) == pytest.approx(1.0, rel=0.12 if n < 50 else 0.03)
-    scores = np.concatenate([np.zeros(97), [1.0, 2.0, 3.0]])
-    assert error_std(scores, np.ones(1)) == pytest.approx(1.0 / stats.norm.isf((1 - 98 / 101) / 2))
-    assert error_std(np.zeros(n), np.ones(3)).tolist() == [0.0] * 3
+def test_report(regression, classification):
+    report = regression.report
+    assert (report["rows"], report["scored"], report["model"]) == (240, 240, "tree")
+    assert set(report["errors"]) == {"anchored", "plain"} >= set(report["members"])
+    assert sum(report["members"].values()) == pytest.approx(1.0)
+    assert report["error"] <= 1.01 * min(report["errors"].values())
+    assert 0 < report["width"] < 1.5 * report["constant_width"]
+    assert classification.report["error"] <= 1.01 * min(classification.report["errors"].values())
 
 
-def test_report_of_cross_validated_rows():
-    rng = np.random.default_rng(0)
-    table = pd.DataFrame({"a": rng.normal(size=1600)}).assign(y=lambda frame: frame.a)
-    report = fit(table, "y", model="linear").report
-    assert (report["rows"], report["cross_validation"]) == (1200, {"folds": 3, "rows": MAX_ROWS})
+def test_width_in_the_report_is_that_of_new_rows(mixed):
+    rng = np.random.default_rng(5)
+    table = pd.DataFrame(rng.normal(size=(1300, 2)), columns=list("ab"))
+    table["y"] = table.a + np.exp(table.b) * rng.normal(size=1300)
+    model = fit(table[:300], "y", model="linear")
+    actual = model.predict(table[300:])
+    assert (actual.upper - actual.lower).mean() == pytest.approx(model.report["width"], rel=0.2)
+    assert model.report["width"] < model.report["constant_width"]
+
+
+def test_part_of_many_rows_is_held_out(mixed, monkeypatch):
+    monkeypatch.setattr("deltauq.estimators._stacking.MAX_FOLD_ROWS", 200)
+    table = mixed.drop(columns="size")
+    model = fit(table, "price", **TREE)
+    assert (model.report["rows"], model.report["scored"], model.n_scored) == (240, 30, 30)
+    assert model.predict(table).upper.notna().all()
+    with pytest.raises(TableError, match="at least 39 scored rows: of 240 rows, 30 are scored"):
+        fit(table, "price", **TREE, coverage=0.95)
 
 
 def test_invariance_to_the_unit_of_the_target(mixed, regression):
@@ -113,27 +156,56 @@ def test_invariance_to_the_unit_of_the_target(mixed, regression):
     # By powers of two, since trees part equal splits by the last bit.
     plain = regression.predict(table)
     for unit in (2.0**-600, 2.0**600):
-        actual = fit(table.assign(price=unit * table.price), "price", model="tree").predict(table)
+        actual = fit(table.assign(price=unit * table.price), "price", **TREE).predict(table)
         for name in ("prediction", "std", "lower", "upper"):
             np.testing.assert_allclose(actual[name], unit * plain[name])
         assert (actual.risk == plain.risk).all()
 
 
-def test_center_with_the_smaller_error_is_selected(regression, mixed):
-    errors = regression.report["center_errors"]
-    assert regression.report["center"] == min(errors, key=errors.get)
-    table = mixed.drop(columns="size")
-    for center in ("anchored", "estimator"):
-        model = fit(table, "price", model="tree", center=center)
-        assert model.report["center"] == center
-        assert hasattr(model.fitted.model, "center_") == (center == "estimator")
+@pytest.mark.parametrize("quick", [False, True])
+def test_members_of_a_named_model(quick, mixed):
+    calls = []
+    table = mixed[["area", "rooms", "price"]]
+    options = {"n_anchors": 7, "quick": quick, "progress": lambda *step: calls.append(step)}
+    model = fit(table, "price", **TREE, **options)
+    (first, anchored), (second, plain) = model.fitted.model.estimators
+    assert (first, second) == ("anchored", "plain") and isinstance(anchored, AnchoredRegressor)
+    assert (type(anchored.estimator), type(plain)) == (DecisionTreeRegressor, DecisionTreeRegressor)
+    fitted = model.fitted.model.estimators_[model.fitted.model.names_.index("anchored")]
+    assert (fitted.n_anchors, fitted.n_train_anchors, len(fitted.anchors_.X)) == (7, 5, 7)
+    np.testing.assert_array_equal(model.fitted.reference, fitted.anchors_.X)
+    n_fits = 2 * ((3 if quick else 5) + 1)
+    assert calls == [(k, n_fits) for k in range(1, n_fits + 1)]
+
+
+@pytest.mark.parametrize("model", ["svm", Perceptron()])
+def test_classifiers_without_probabilities_have_anchors_only(model, mixed):
+    options = {"quick": True, "n_train_anchors": 5}
+    model = fit(mixed.drop(columns="price")[:120], "size", model=model, **options)
+    assert [type(member) for member in model.fitted.model.estimators_] == [AnchoredClassifier]
+    assert (model.predict(mixed).prediction == mixed["size"]).mean() > 0.8
+
+
+def test_members_of_the_default_model(mixed):
+    model = fit(mixed[["area", "rooms", "price"]][:60], "price", quick=True, anchors="kmeans")
+    names = {"anchored boosting", "boosting", "extra-trees", "smooth"}
+    assert set(model.report["errors"]) == names >= set(model.report["members"])
+
+
+@pytest.mark.parametrize("anchors", ["data", "kmeans"])
+def test_kernels_of_the_default_model_are_rows(anchors, mixed, tmp_path):
+    model = fit(mixed[["area", "rooms", "size"]][:60], "size", quick=True, anchors=anchors)
+    model.save(tmp_path / "model")
+    with zipfile.ZipFile(tmp_path / "model" / FITTED_FILE) as archive:
+        assert (b"GaussianKernels" in archive.read("schema.json")) == (anchors == "data")
+    assert model.report["stores_rows"] == (anchors == "data")
 
 
 @pytest.mark.parametrize("anchors", ["data", "kmeans"])
 def test_kmeans_anchors_are_no_training_rows(anchors, mixed):
-    model = fit(mixed.drop(columns="size"), "price", model="tree", anchors=anchors)
+    model = fit(mixed.drop(columns="size"), "price", **TREE, anchors=anchors)
     rows = {row.tobytes() for row in model.encode(model.schema.read(mixed))}
-    stored = np.vstack([model.fitted.model.anchors_.X, model.fitted.reference.X])
+    stored = np.vstack([model.fitted.model.estimators_[0].anchors_.X, model.fitted.reference])
     shipped = [row.tobytes() in rows for row in stored]
     assert all(shipped) if anchors == "data" else not any(shipped)
     assert model.report["stores_rows"] == (anchors == "data")
@@ -151,7 +223,7 @@ def test_estimator_as_base_model(mixed):
 
 
 def test_same_seed_gives_the_same_model(mixed, regression):
-    again = fit(mixed.drop(columns="size"), "price", model="tree")
+    again = fit(mixed.drop(columns="size"), "price", **TREE)
     pd.testing.assert_frame_equal(again.predict(mixed), regression.predict(mixed))
     assert again.report["sha256"] == regression.report["sha256"]
 
@@ -162,15 +234,31 @@ def test_prediction_does_not_depend_on_other_rows(regression, mixed):
     pd.testing.assert_frame_equal(regression.predict(mixed[::-1]), whole[::-1])
 
 
+@pytest.mark.parametrize("which", ["regression", "classification"])
+def test_prediction_does_not_depend_on_the_number_of_threads(which, mixed, request):
+    model = request.getfixturevalue(which)
+    many = mixed.sample(4000, replace=True, random_state=0).reset_index(drop=True)
+    expected = model.predict(many)
+    try:
+        model.set_jobs(2)
+        pd.testing.assert_frame_equal(model.predict(many), expected)
+    finally:
+        model.set_jobs(None)
+
+
+def test_fit_does_not_depend_on_the_number_of_processes(mixed, regression):
+    model = fit(mixed.drop(columns="size"), "price", **TREE, n_jobs=2)
+    pd.testing.assert_frame_equal(model.predict(mixed), regression.predict(mixed))
+
+
 @pytest.mark.parametrize(
     ("params", "message"),
     [
         ({"model": "oracle"}, "model must be one of .*'oracle'"),
         ({"coverage": 1.0}, "coverage must lie between 0 and 1"),
-        ({"center": "middle"}, "center must be one of"),
         ({"anchors": "stars"}, "anchors must be one of"),
         ({"task": "guess"}, "task must be one of"),
-        ({"coverage": 0.999}, "240 rows are too few: a coverage of 0.999 requires at least 3,993"),
+        ({"coverage": 0.999}, "240 rows are too few: a coverage of 0.999 requires at least 1,999"),
     ],
 )
 def test_invalid_parameters(params, message, mixed):
@@ -178,19 +266,13 @@ def test_invalid_parameters(params, message, mixed):
         fit(mixed, "price", **params)
 
 
-def test_progress(mixed):
-    calls = []
-    fit(mixed[["area", "rooms", "price"]], "price", model="linear", progress=lambda *step: calls.append(step))
-    assert calls == [(k, 8) for k in range(1, 9)]
-
-
 def test_class_with_a_single_row_raises(mixed):
     table = mixed.assign(size=["odd", *mixed["size"][1:]])
     with pytest.raises(TableError, match='the class "odd" has a single row'):
-        fit(table, "size", model="tree")
+        fit(table, "size", **TREE)
 
 
-@pytest.mark.parametrize(("coverage", "fewest"), [(0.9, 33), (0.95, 73), (0.5, 14)])
+@pytest.mark.parametrize(("coverage", "fewest"), [(0.9, 19), (0.95, 39), (0.5, 10)])
 def test_smallest_number_of_rows(coverage, fewest, mixed):
     table = mixed[["area", "rooms", "price"]]
     with pytest.raises(TableError, match=f"requires at least {fewest}"):
@@ -205,7 +287,8 @@ def test_trees_do_not_depend_on_units(word):
     table = pd.DataFrame({"amount": rng.uniform(1, 90, 300), "z": rng.normal(size=300)})
     table["y"] = table.amount + rng.normal(size=300)
     small = table.assign(amount=table.amount * 1e-9)
-    actual = [fit(some, "y", model=word).predict(some).prediction - some.y for some in (table, small)]
+    options = {"model": word, "quick": True, "n_train_anchors": 3}
+    actual = [fit(some, "y", **options).predict(some).prediction - some.y for some in (table, small)]
     errors = [np.abs(error).mean() for error in actual]
     assert errors[1] == pytest.approx(errors[0], rel=0.2) and errors[0] < 3
 
@@ -233,10 +316,17 @@ def test_only_errors_of_the_base_estimator_are_table_errors(mixed, monkeypatch):
     def bug(*arguments):
         raise ValueError("a bug")
 
-    monkeypatch.setattr(model_selection, "typical_std", bug)
+    monkeypatch.setattr(stacked_regressor, "fit_weights", bug)
     with pytest.raises(ValueError, match="a bug") as caught:
         fit(table, "price", model="linear")
     assert not isinstance(caught.value, TableError)
-    monkeypatch.setattr(model_selection, "typical_std", lambda *_: np.average([1.0], weights=[0.0]))
+    monkeypatch.setattr(stacked_regressor, "fit_weights", lambda *_: np.average([1.0], weights=[0.0]))
     with pytest.raises(ZeroDivisionError):  # raised by NumPy for a wrong argument of this package
         fit(table, "price", model="linear")
+
+
+def test_repeated_rows_are_noted(mixed):
+    table, note = mixed[:60].drop(columns="size"), "of the rows repeat another row"
+    for frame, is_noted in ((table, False), (pd.concat([table] * 2), True)):
+        model = fit(frame, "price", model="tree", n_train_anchors=5)
+        assert any(note in text for text in model.report["notes"]) == is_noted

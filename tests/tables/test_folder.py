@@ -52,22 +52,36 @@ def replace_fitted(folder, data):
 @pytest.mark.parametrize("task", ["regression", "classification"])
 def test_save_and_load_every_base_model(word, task, mixed, tmp_path):
     target = "price" if task == "regression" else "size"
-    table = mixed[["area", "rooms", "town", target]]
-    model = fit(table, target, model=word.value, n_train_anchors=5, center="estimator")
-    model.save(tmp_path / "model")
-    again = deltauq.load(tmp_path / "model")
-    pd.testing.assert_frame_equal(again.predict(mixed), model.predict(mixed))
+    table = mixed[["area", "rooms", "town", target]][:80]
+    model = fit(table, target, model=word.value, n_train_anchors=3, quick=True)
+    check_saved(model, mixed, tmp_path / "model")
+
+
+@pytest.mark.parametrize("target", ["price", "size"])
+def test_save_and_load_the_default_model(target, mixed, tmp_path):
+    model = fit(mixed[["area", "rooms", "town", target]][:80], target, quick=True)
+    check_saved(model, mixed, tmp_path / "model")
+
+
+def check_saved(model, table, folder):
+    model.save(folder)
+    again = deltauq.load(folder)
+    pd.testing.assert_frame_equal(again.predict(table), model.predict(table))
+    if model.task == "regression":
+        levels = [0.1, 0.5, 0.8]
+        expected = model.predict_quantiles(table, levels)
+        pd.testing.assert_frame_equal(again.predict_quantiles(table, levels), expected)
     assert (again.schema, again.report, again.risk) == (model.schema, model.report, model.risk)
 
 
 @pytest.mark.parametrize("anchors", ["data", "kmeans", "normal"])
 def test_save_and_load_anchors_and_their_targets(anchors, mixed, tmp_path):
-    options = {"model": "boosting", "center": "anchored", "anchors": anchors, "n_train_anchors": 5}
+    options = {"model": "boosting", "anchors": anchors, "n_train_anchors": 5, "quick": True}
     model = fit(mixed.drop(columns="size"), "price", **options)
     model.save(tmp_path / "model")
     again = load(tmp_path / "model")
     pd.testing.assert_frame_equal(again.predict(mixed), model.predict(mixed))
-    before, after = model.fitted.model, again.fitted.model
+    before, after = (anchored_member(fitted.fitted) for fitted in (model, again))
     assert (after.encoding_, after.target_) == (before.encoding_, before.target_)
     np.testing.assert_array_equal(after.anchors_.X, before.anchors_.X)
     labelled = anchors != "normal"  # which have no targets, so that the model is one of values
@@ -78,7 +92,7 @@ def test_save_and_load_anchors_and_their_targets(anchors, mixed, tmp_path):
 @pytest.mark.parametrize(
     ("anchors", "message"),
     [
-        (lambda a: a.X, "its anchors are a ndarray"),
+        (lambda a: a.X, "its anchors part is a ndarray, not Anchors"),
         (lambda a: Anchors(a.X[:, 1:], a.y), r"anchors are not an array of shape \(20, 8\)"),
         (lambda a: Anchors(a.X), r"targets of anchors are not an array of shape \(20,\)"),
         (lambda a: Anchors(a.X, np.tile(a.y[:, None], 2)), "targets of anchors are not an array"),
@@ -86,10 +100,100 @@ def test_save_and_load_anchors_and_their_targets(anchors, mixed, tmp_path):
     ],
 )
 def test_invalid_anchors_raise(anchors, message, regression, tmp_path):
-    fitted = copy.deepcopy(regression.fitted)
-    fitted.model.anchors_ = anchors(fitted.model.anchors_)
-    dataclasses.replace(regression, fitted=fitted).save(tmp_path / "model")
-    with pytest.raises(ModelFolderError, match=message):
+    def alter(fitted):
+        anchored_member(fitted).anchors_ = anchors(anchored_member(fitted).anchors_)
+
+    check_altered(regression, alter, message, tmp_path / "model")
+
+
+def anchored_member(fitted):
+    [member] = [member for member in fitted.model.estimators_ if hasattr(member, "anchors_")]
+    return member
+
+
+def check_altered(model, alter, message, folder):
+    """Check the error for a model whose parts were altered before they were written."""
+    fitted = copy.deepcopy(model.fitted)
+    alter(fitted)
+    dataclasses.replace(model, fitted=fitted).save(folder)
+    with pytest.raises(ModelFolderError, match=f"does not contain a valid model: .*{message}") as caught:
+        load(folder)
+    assert "\n" not in str(caught.value)
+
+
+NUMBERS = [
+    # A part, the attribute, how it is changed, and the error.
+    ("model", "weights_", lambda w: w[:-1], r"weights are not an array of shape"),
+    ("model", "weights_", lambda w: w[:, None], r"weights are not an array of shape"),
+    ("model", "weights_", lambda w: w * np.nan, "weights are not finite"),
+    ("model", "weights_", lambda w: -w, "weights are negative"),
+    ("model", "weights_", lambda w: w.tolist(), "weights are not an array"),
+    ("model", "weights_", lambda w: w.astype(np.float32), "weights are not an array"),
+    ("model", "n_scored_", lambda n: n - 1, "scores are not an array of shape"),
+    ("model", "n_features_in_", lambda n: n + 1, "anchors are not an array of shape"),
+    ("reference", None, lambda rows: rows[:, 1:], "reference rows are not an array"),
+    ("reference", None, lambda rows: rows * np.nan, "reference rows are not finite"),
+    ("fingerprints", None, lambda hashes: hashes.astype(float), "fingerprints are not uint64 hashes"),
+    ("ranges", None, lambda ranges: None, "its ranges part is a NoneType"),
+    ("ranges", "low", lambda low: low[1:], "ranges are not an array"),
+    ("ranges", "unit", lambda unit: unit * np.nan, "ranges are not finite"),
+    ("ranges", "unit", lambda unit: unit * 0.0, "a unit that is not positive"),
+]
+REGRESSION_NUMBERS = [
+    ("model", "scores_", lambda scores: scores[1:], r"scores are not an array of shape \(240,\)"),
+    ("model", "scores_", lambda scores: scores * np.inf, "scores are not finite"),
+    ("model", "sizes_", lambda sizes: sizes[1:], "sizes are not an array of shape"),
+    ("model", "sizes_", lambda sizes: sizes * np.nan, "sizes are not finite"),
+    ("model", "std_factor_", lambda factor: -factor, "standard deviations are negative"),
+    ("model", "std_factor_", lambda factor: float("nan"), "std_factor is not a finite number"),
+    ("model", "target_mean_", lambda mean: "0", "target_mean is not a finite number"),
+    ("model", "target_scale_", lambda scale: 0.0, "target_scale is not a positive number"),
+    ("model", "target_range_", lambda ends: ends[:1], "range of the target are not an array"),
+    (
+        "model",
+        "difficulty_",
+        lambda difficulty: difficulty.forest_,
+        "difficulty part is a RandomForestRegressor",
+    ),
+    ("difficulty", "weights_", lambda w: w[1:], "weights of variances are not an array of shape"),
+    ("difficulty", "weights_", lambda w: w - 1e9, "weights of variances are negative"),
+    ("difficulty", "largest_", lambda largest: -largest, "standard deviations are negative"),
+    ("difficulty", "largest_", lambda largest: float("nan"), "standard deviations are negative"),
+    ("difficulty", "constant_", lambda constant: 0.0, "constant is not a positive number"),
+    ("difficulty", "forest_", lambda forest: forest.estimators_[0], "forest part is a DecisionTreeRegressor"),
+]
+CLASSIFICATION_NUMBERS = [
+    ("model", "floor_", lambda floor: float("nan"), "floor is not a positive number"),
+    ("model", "classes_", lambda classes: classes[:1], ""),
+    ("model", "conformal_", lambda conformal: None, "conformal part is a NoneType"),
+    ("conformal", "scores_", lambda scores: scores[1:], r"scores are not an array of shape \(240,\)"),
+    ("conformal", "scores_", lambda scores: scores * np.nan, "scores are not finite"),
+]
+
+
+@pytest.mark.parametrize(
+    ("task", "part", "name", "change", "message"),
+    [
+        *(("regression", *case) for case in [*NUMBERS, *REGRESSION_NUMBERS]),
+        *(("classification", *case) for case in [*NUMBERS, *CLASSIFICATION_NUMBERS]),
+    ],
+)
+def test_invalid_parts_raise(task, part, name, change, message, tmp_path, request):
+    def alter(fitted):
+        if name is None:
+            object.__setattr__(fitted, part, change(getattr(fitted, part)))
+            return
+        inner = {"difficulty": "difficulty_", "conformal": "conformal_"}
+        owner = getattr(fitted.model, inner[part]) if part in inner else getattr(fitted, part)
+        object.__setattr__(owner, name, change(getattr(owner, name)))
+
+    check_altered(request.getfixturevalue(task), alter, message, tmp_path / "model")
+
+
+def test_model_of_another_task_raises(regression, classification, tmp_path):
+    other = dataclasses.replace(regression, fitted=classification.fitted)
+    other.save(tmp_path / "model")
+    with pytest.raises(ModelFolderError, match="its StackedClassifier is not a model for regression"):
         load(tmp_path / "model")
 
 
@@ -104,10 +208,11 @@ def test_only_a_model_is_replaced(folder, classification, mixed):
 
 def test_content_of_the_metadata(folder, mixed):
     metadata = json.loads((folder / METADATA_FILE).read_text())
-    assert metadata["format"] == "deltauq.table/5"
+    assert metadata["format"] == "deltauq.table/6"
     assert [column["name"] for column in metadata["schema"]] == ["area", "rooms", "town", "new", "sold"]
     assert metadata["versions"]["deltauq"] == deltauq.__version__
-    assert metadata["report"]["rows"] + metadata["report"]["held_out"] == len(mixed)
+    assert metadata["report"]["rows"] == metadata["report"]["scored"] == len(mixed)
+    assert set(metadata["risk"]) == {"size", "beyond"}
     assert set(metadata["files"]) == {FITTED_FILE}
 
 
@@ -121,10 +226,10 @@ def test_altered_files_raise(name, folder):
         load(folder)
 
 
-@pytest.mark.parametrize("format", ["deltauq.table/4", "deltauq.table/6", "deltauq.nn/1", "", "x" * 500])
+@pytest.mark.parametrize("format", ["deltauq.table/5", "deltauq.table/7", "deltauq.nn/1", "", "x" * 500])
 def test_other_format_versions_raise(format, folder):
     rewrite(folder, format=format)
-    with pytest.raises(ModelFolderError, match=r"unknown to deltauq .* reads deltauq.table/5") as caught:
+    with pytest.raises(ModelFolderError, match=r"unknown to deltauq .* reads deltauq.table/6") as caught:
         load(folder)
     assert len(str(caught.value)) < 400
 
@@ -187,13 +292,11 @@ def test_other_skops_files_raise(folder):
         {"coverage": "much"},
         {"risk": None},
         {"report": 3},
-        *({"target_scale": unit} for unit in (0, -1.0, float("inf"), float("nan"), True, "1")),
-        *({"coverage": coverage} for coverage in (float("nan"), 0, 1, 5)),
-        *({"delta": delta} for delta in (-1e-9, float("nan"))),
-        *({"target_mean": center} for center in (float("inf"), None)),
-        {"risk": {"std": [float("nan"), 1.0], "reverse": [0.0, 1.0]}},
-        {"risk": {"std": [2.0, 1.0], "reverse": [0.0, 1.0]}},
-        {"risk": {"std": [0.0, 1.0]}},
+        *({"coverage": coverage} for coverage in (float("nan"), 0, 1, 5, 0.9999)),
+        {"risk": {"size": [float("nan"), 1.0], "beyond": [0.0, 1.0]}},
+        {"risk": {"size": [2.0, 1.0], "beyond": [0.0, 1.0]}},
+        {"risk": {"size": [0.0, 1.0]}},
+        {"risk": {"size": [0.0, 1.0], "std": [0.0, 1.0]}},
         *({"target": target} for target in (["price"], None, "area")),
         *({"origin": origin} for origin in ("yesterday", "NaT", "2024-01-01", 5)),
         *({"files": files} for files in ([], ["model.skops"], None)),
@@ -391,11 +494,3 @@ def test_save_and_load_composite_models(target, base, mixed, tmp_path):
     model = fit(mixed, target, model=base)
     model.save(tmp_path / "model")
     pd.testing.assert_frame_equal(load(tmp_path / "model").predict(mixed), model.predict(mixed))
-
-
-def test_too_large_coverage_raises(mixed):
-    model = fit(mixed, "price", model="tree")
-    with pytest.raises(TableError, match="held-out rows"):
-        model.predict(mixed, coverage=0.999)
-    with pytest.raises(TableError, match="between 0 and 1"):
-        model.predict(mixed, coverage=1.5)

@@ -33,8 +33,37 @@ def test_batch_size_has_no_effect(batch_rows, regression, mixed, source, tmp_pat
     assert actual.id.tolist() == [f"{k:04d}" for k in range(len(mixed))]
     assert (actual.sold == mixed.sold).all()
     pd.testing.assert_frame_equal(actual.iloc[:, 2:], regression.predict(mixed))
-    assert done.rows == 240 and done.risk == actual.risk.value_counts().reindex(done.risk).to_dict()
+    assert done.rows == 240 and done.risk == {level: (actual.risk == level).sum() for level in done.risk}
     assert calls[-1] == (240, 240)
+
+
+@pytest.mark.parametrize("name", ["out.csv", "out.parquet", "out.arrow"])
+@pytest.mark.parametrize("batch_rows", [100, 65_536])
+def test_quantiles(name, batch_rows, regression, mixed, source, tmp_path):
+    out, levels = tmp_path / name, [0.95, 0.1]
+    predict_file(regression, source, out, keep=["id"], quantiles=levels, batch_rows=batch_rows)
+    read = {"csv": pd.read_csv, "parquet": pd.read_parquet, "arrow": pd.read_feather}[name[4:]]
+    actual = read(out).drop(columns="id")
+    assert list(actual.columns[-3:]) == ["risk", "quantile_0.95", "quantile_0.1"]
+    expected = regression.predict(mixed).join(regression.predict_quantiles(mixed, levels))
+    pd.testing.assert_frame_equal(actual, expected)
+
+
+def test_invalid_quantiles_raise(regression, classification, mixed, source, tmp_path):
+    out = tmp_path / "out.parquet"
+    for model, levels, message in (
+        (regression, [1.0], "must lie between 0 and 1, got 1"),
+        (regression, [0.9999], "requires more than 240 scored rows"),
+        (regression, [0.5, 0.5], "are equal"),
+        (classification, [0.5], "size is a class: quantiles are for numbers"),
+    ):
+        with pytest.raises(TableError, match=message):
+            predict_file(model, source, out, quantiles=levels)
+    mixed.assign(**{"quantile_0.5": 1}).to_parquet(source)
+    with pytest.raises(TableError, match=r'"quantile_0.5" cannot be kept: a column of the output has that'):
+        predict_file(regression, source, out, quantiles=[0.5], keep=["quantile_0.5"])
+    assert not out.exists()
+    predict_file(regression, source, out, quantiles=[0.4], keep=["quantile_0.5"])
 
 
 @pytest.mark.parametrize(

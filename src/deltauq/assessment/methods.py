@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.dummy import DummyClassifier, DummyRegressor
-from sklearn.ensemble import ExtraTreesRegressor, RandomForestRegressor
 from sklearn.utils import check_random_state
 
 from deltauq.assessment.scoring import Predictions
@@ -19,11 +18,10 @@ from deltauq.baselines.regressors import seeded_clone
 from deltauq.calibration.conformal import DELTA_FRACTION, ConformalRegressor, rows_needed
 from deltauq.core import Posterior
 from deltauq.estimators import AnchoredClassifier, AnchoredRegressor
-from deltauq.estimators.base_estimators import max_pairs, trains_by_epochs
+from deltauq.estimators.base_estimators import REGRESSION_FORESTS, max_pairs, trains_by_epochs
 from deltauq.estimators.classifier import align_probabilities
 from deltauq.estimators.pairing import count_train_anchors
 
-FORESTS = (RandomForestRegressor, ExtraTreesRegressor)
 N_MEMBERS = 3
 ROUNDING = 1e-9
 """A spread, or a difference between spreads, below this share of the predictions is rounding error."""
@@ -55,7 +53,7 @@ def make_methods(
         "anchored": anchored(model, random_state=seed, **params),
         "baseline": plain(DummyClassifier(strategy="prior") if is_classifier else DummyRegressor()),
     }
-    if isinstance(model, FORESTS):
+    if isinstance(model, REGRESSION_FORESTS):
         methods["tree-spread"] = TreeSpreadRegressor(model, random_state=seed)
     if not is_classifier and "return_std" in inspect.signature(model.predict).parameters:
         methods["own-std"] = OwnStdRegressor(model, random_state=seed)

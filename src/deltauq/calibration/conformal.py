@@ -72,7 +72,7 @@ def quantiles_of_scores(scores: Array, levels: Array) -> np.ndarray:
     """
     levels = to_numbers(levels, "levels")
     if levels.ndim != 1 or np.any((levels <= 0.0) | (levels >= 1.0)):
-        raise ValueError(f"levels must be a list of numbers between 0 and 1, got {as_text(levels)}.")
+        raise ValueError(f"levels must be a list of numbers between 0 and 1, got {as_text(levels.tolist())}.")
     scores = np.sort(on_host(scores))
     n = len(scores)
     position = (n + 1) * levels

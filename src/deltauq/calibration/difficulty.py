@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import minimize
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.ensemble import RandomForestRegressor
-from sklearn.utils.validation import check_is_fitted
+from sklearn.model_selection import GroupKFold, cross_val_predict
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 N_TREES, MIN_LEAF, MAX_FEATURES = 100, 10, 0.5
-LARGEST_RATIO = 0.99
+N_FOLDS = 5
+"""With groups."""
+MAX_SAMPLES = 2000
+"""Rows per tree, which bounds the time of large tables."""
+RATIO_LEVEL = 0.99
 """Larger ratios of error and spread than this quantile are set to it, so that single rows do not matter."""
 SMALLEST_RATIO = 0.1
 """The forest divides a spread by ten at most."""
 LOG_WEIGHTS = 4.0
 """Bound of the logarithms of the weights, which keeps the constant from vanishing."""
 PENALTY = 0.02
+NEGLIGIBLE = 1e-12
+"""Variances with a smaller mean, relative to the squared median error, are rounding errors without weight."""
 
 
 class Difficulty(BaseEstimator):
@@ -35,6 +43,9 @@ class Difficulty(BaseEstimator):
        scale. Its out-of-bag predictions are those for the rows it was fitted to, so that scores of these rows
        are comparable with those of new rows.
 
+    No error is expected to be larger than the largest of these rows, also where variances are much larger
+    than theirs.
+
     Parameters
     ----------
     random_state : int, RandomState or None, default=None
@@ -48,6 +59,8 @@ class Difficulty(BaseEstimator):
         The weights of the variances.
     constant_ : float
         The weight w_0, in squared units of the target.
+    largest_ : float
+        The largest error of the rows of `fit`.
     forest_ : RandomForestRegressor
         The model of the ratio.
     sizes_ : array of shape (n,)
@@ -72,7 +85,14 @@ class Difficulty(BaseEstimator):
         self.random_state = random_state
         self.n_jobs = n_jobs
 
-    def fit(self, X: ArrayLike, mean: ArrayLike, variances: ArrayLike, errors: ArrayLike) -> Self:
+    def fit(
+        self,
+        X: ArrayLike,
+        mean: ArrayLike,
+        variances: ArrayLike,
+        errors: ArrayLike,
+        groups: ArrayLike | None = None,
+    ) -> Self:
         """Learn from rows that did not train the model.
 
         Parameters
@@ -85,38 +105,73 @@ class Difficulty(BaseEstimator):
             Variances, none of them negative.
         errors : array-like of shape (n,)
             Absolute errors.
+        groups : array-like of shape (n,), optional
+            Rows of one group, such as repeated measurements, get sizes that were learned from the others.
 
         Returns
         -------
         self
         """
         X, mean, variances, errors = (np.asarray(part, dtype=float) for part in (X, mean, variances, errors))
+        check_consistent_length(X, mean, variances, errors)
+        if variances.ndim != 2 or np.any(variances < 0) or np.any(errors < 0):
+            raise ValueError("variances must have shape (n, k), and neither they nor errors may be negative.")
         self.weights_, self.constant_ = _fit_weights(variances, errors)
+        self.largest_ = float(errors.max()) or np.inf
         scale = self._scale(variances)
         ratio = errors / scale
         self.forest_ = RandomForestRegressor(
             N_TREES,
             min_samples_leaf=MIN_LEAF,
             max_features=MAX_FEATURES,
+            max_samples=min(len(X), MAX_SAMPLES),
             oob_score=True,
             random_state=self.random_state,
             n_jobs=self.n_jobs,
         )
-        self.forest_.fit(
-            _features(X, mean, scale), np.minimum(ratio, np.quantile(ratio, LARGEST_RATIO, method="higher"))
-        )
-        self.sizes_ = scale * np.maximum(self.forest_.oob_prediction_, SMALLEST_RATIO)
+        features = _features(X, mean, scale)
+        target = np.minimum(ratio, np.quantile(ratio, RATIO_LEVEL, method="higher"))
+        self.forest_.fit(features, target)
+        ratio = self.forest_.oob_prediction_
+        if groups is not None and (n_groups := len(np.unique(groups))) > 1:
+            # A row that is out of the bag may have others of its group in it.
+            folds = GroupKFold(min(N_FOLDS, n_groups))
+            forest = clone(self.forest_).set_params(oob_score=False, max_samples=None)
+            ratio = cross_val_predict(forest, features, target, groups=groups, cv=folds)
+        self.sizes_ = self._sizes(scale, ratio)
         return self
 
-    def predict(self, X: ArrayLike, mean: ArrayLike, variances: ArrayLike) -> np.ndarray:
-        """Return the expected absolute errors of n predictions, of shape (n,); arguments as in `fit`."""
+    def predict(
+        self,
+        X: ArrayLike,
+        mean: ArrayLike,
+        variances: ArrayLike,
+        compiled: Callable[[RandomForestRegressor, np.ndarray], np.ndarray | None] | None = None,
+    ) -> np.ndarray:
+        """Return the expected absolute errors of n predictions.
+
+        Parameters
+        ----------
+        X, mean, variances
+            As in `fit`.
+        compiled : callable, optional
+            A faster prediction of the forest, of shape (n, 1); None if there is none.
+
+        Returns
+        -------
+        sizes : array of shape (n,)
+        """
         check_is_fitted(self)
         scale = self._scale(np.asarray(variances, dtype=float))
-        ratio = self.forest_.predict(_features(np.asarray(X), np.asarray(mean), scale))
-        return np.asarray(scale * np.maximum(ratio, SMALLEST_RATIO))
+        features = _features(np.asarray(X), np.asarray(mean), scale)
+        outputs = None if compiled is None else compiled(self.forest_, features)
+        return self._sizes(scale, self.forest_.predict(features) if outputs is None else outputs[:, 0])
 
     def _scale(self, variances: np.ndarray) -> np.ndarray:
         return np.asarray(np.sqrt(self.constant_ + variances @ self.weights_))
+
+    def _sizes(self, scale: np.ndarray, ratio: np.ndarray) -> np.ndarray:
+        return np.minimum(scale * np.maximum(ratio, SMALLEST_RATIO), self.largest_)
 
 
 def _features(X: np.ndarray, mean: np.ndarray, scale: np.ndarray) -> np.ndarray:
@@ -129,7 +184,7 @@ def _fit_weights(variances: np.ndarray, errors: np.ndarray) -> tuple[np.ndarray,
     if not np.any(errors):
         return weights, 1.0
     units = variances.mean(axis=0)
-    used = np.flatnonzero(units > 0)
+    used = np.flatnonzero(units > NEGLIGIBLE * np.median(errors) ** 2)
     terms = np.column_stack([variances[:, used] / units[used], np.ones(len(errors))])
 
     def loss(logs: np.ndarray) -> tuple[float, np.ndarray]:

@@ -21,7 +21,7 @@ def export(
     out: Annotated[Path, typer.Option("--out", "-o", help="ONNX file or MLflow folder to write.")],
     format_: Annotated[
         Literal["onnx", "mlflow"],
-        typer.Option("--format", help="onnx needs a forest, a tree or a network; mlflow a model folder."),
+        typer.Option("--format", help="onnx needs models of trees, boosting or linear models, or a network."),
     ] = "onnx",
     link: Annotated[
         Literal["sigmoid", "softmax"] | None,

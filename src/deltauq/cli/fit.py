@@ -1,6 +1,7 @@
 """`deltauq fit`."""
 
 import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -8,7 +9,7 @@ import typer
 
 from deltauq.cli import options
 from deltauq.cli.files import os_errors_as_input_errors
-from deltauq.tables.base_models import BaseModel
+from deltauq.tables.base_models import AUTO, STORES_TRAINING_ROWS, BaseModel
 from deltauq.utils.errors import InputError
 from deltauq.utils.progress import counting_bar
 
@@ -28,37 +29,43 @@ def fit(
     target: options.Target,
     out: Annotated[Path, typer.Option("--out", "-o", help="Model folder to write.")],
     task: options.Task = "auto",
-    model: Annotated[BaseModel, typer.Option(help="Base model.")] = BaseModel.forest,
-    coverage: Annotated[float, typer.Option(help="Nominal coverage of intervals and sets of classes.")] = 0.9,
-    center: Annotated[
-        Literal["auto", "anchored", "estimator"],
+    model: Annotated[
+        str,
         typer.Option(
-            help="Predictions: the mean over anchors (anchored), those of the plain model (estimator), or "
-            "the better of both in cross-validation (auto)."
+            help=f"{AUTO}: several models, combined; or one, fitted with anchors and without: "
+            f"{', '.join(BaseModel)}.",
+            metavar="NAME",
         ),
-    ] = "auto",
+    ] = AUTO,
+    coverage: Annotated[float, typer.Option(help="Nominal coverage of intervals and sets of classes.")] = 0.9,
     anchors: Annotated[
         Literal["data", "balanced", "kmeans", "normal"],
         typer.Option(help="Source of the anchors; with data and balanced, the model contains table rows."),
     ] = "data",
     n_anchors: Annotated[int, typer.Option(min=2, help="Anchors per prediction.")] = 20,
     train_anchors: options.TrainAnchors = "auto",
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Take a third of the time, with somewhat wider intervals.")
+    ] = False,
     max_rows: options.MaxRows = MAX_ROWS,
     date_format: options.DateFormat = None,
     decimal: options.Decimal = None,
     encoding: options.Encoding = "utf-8",
-    jobs: Annotated[int, typer.Option(min=1, help="Number of threads.")] = 1,
+    jobs: options.Jobs = None,
     seed: Annotated[int, typer.Option(min=0, max=MAX_SEED, help="Random seed.")] = 0,
     as_json: options.Json = False,
 ) -> None:
     """Fit a model with uncertainty estimates to a table.
 
-    A quarter of the rows is held out for calibration. The model is written to a folder.
+    Intervals and sets follow from predictions for rows that did not train the models. The model is written
+    to a folder.
     """
     from deltauq import tables
     from deltauq.tables.errors import require_skops
     from deltauq.tables.folder import check_free
 
+    if model not in (names := [AUTO, *BaseModel]):
+        raise InputError(f'--model must be one of {", ".join(names)}, got "{model}"')
     if not 0.0 < coverage < 1.0:
         raise InputError(f"--coverage must lie between 0 and 1, got {coverage:g}")
     with os_errors_as_input_errors(out):
@@ -69,17 +76,17 @@ def fit(
                 file,
                 target,
                 task=task,
-                model=model.value,
+                model=model,
                 coverage=coverage,
-                center=center,
                 anchors=anchors,
                 n_anchors=n_anchors,
                 n_train_anchors=train_anchors,
+                quick=quick,
                 max_rows=max_rows,
                 date_format=date_format,
                 decimal=decimal,
                 encoding=encoding,
-                n_jobs=jobs,
+                n_jobs=jobs or os.cpu_count(),
                 random_state=seed,
                 progress=tick,
             )
@@ -96,17 +103,11 @@ def _describe(model: "TableModel") -> list[str]:
     report, regression = model.report, model.task == "regression"
     lines = [
         *report["notes"],
-        f"{model.target}, {report['model']}, {model.task}: {report['rows']:,} training rows, "
-        f"{report['held_out']:,} rows held out for calibration.",
+        f"{model.target}, {model.task}: {report['rows']:,} training rows.",
+        f"{'Mean absolute error' if regression else 'Log loss'} on rows that did not train the model: "
+        f"{report['error']:.4g}. Of the models: {_listed(report['errors'])}.",
+        f"Weights: {_listed(report['members'], '.2f')}.",
     ]
-    if errors := report["center_errors"]:
-        folds, rows = report["cross_validation"]["folds"], report["cross_validation"]["rows"]
-        center = "the mean over anchors" if report["center"] == "anchored" else "those of the plain model"
-        lines.append(
-            f"{'Mean absolute error' if regression else 'Brier score'} in {folds}-fold cross-validation on "
-            f"{rows:,} training rows: anchored {errors['anchored']:.4g}, plain {errors['estimator']:.4g}. "
-            f"Predictions are {center} (--center {report['center']})."
-        )
     if regression:
         lines.append(
             f"Intervals with a coverage of {model.coverage:.0%} have a mean width of {report['width']:.4g}; "
@@ -120,13 +121,18 @@ def _describe(model: "TableModel") -> list[str]:
     return lines
 
 
+def _listed(values: dict[str, float], form: str = ".4g") -> str:
+    return ", ".join(f"{name} {value:{form}}" for name, value in values.items())
+
+
 def _describe_rows(report: dict[str, Any]) -> str:
     """Say whether rows of the training table can be read from the model."""
-    if report["anchors"] in ("data", "balanced"):
-        return (
-            f"The model folder contains {report['n_anchors']:,} rows of the table as anchors, which anyone "
-            "with the folder can read (--anchors kmeans stores averages of rows instead)."
-        )
-    if report["stores_rows"]:
+    if report["model"] in STORES_TRAINING_ROWS:
         return f"The model folder contains rows of the table: a {report['model']} model consists of them."
+    if report["stores_rows"]:
+        others = " and others in its smooth model" if "smooth" in report["members"] else ""
+        return (
+            f"The model folder contains {report['n_anchors']:,} rows of the table as anchors{others}, which "
+            "anyone with the folder can read (--anchors kmeans stores averages of rows instead)."
+        )
     return "The model folder contains no rows of the table."

@@ -24,6 +24,7 @@ Trust = Annotated[
     list[str] | None,
     typer.Option(help="Full name of a type of your own that the model may contain; may be repeated."),
 ]
+Jobs = Annotated[int | None, typer.Option(min=1, help="Number of threads; by default one per core.")]
 Html = Annotated[Path | None, typer.Option(help="Also write an HTML page with figures.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the results as JSON.")]
 
@@ -40,6 +41,16 @@ def parse_train_anchors(value: str) -> int | str:
     if not (value.isdecimal() and int(value) >= 1):
         raise typer.BadParameter(f"must be auto or a positive integer, got {value}")
     return int(value)
+
+
+def parse_levels(value: str) -> list[float]:
+    """Return the value of `--quantiles`."""
+    try:
+        return [float(level) for level in value.split(",")]
+    except ValueError as error:
+        raise typer.BadParameter(
+            f'must be levels such as 0.05,0.5,0.95, got "{value}"', param_hint="--quantiles"
+        ) from error
 
 
 TrainAnchors = Annotated[

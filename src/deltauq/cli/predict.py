@@ -1,6 +1,7 @@
 """`deltauq predict`."""
 
 import json
+import os
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -38,6 +39,13 @@ def predict(
         float | None,
         typer.Option(help="Nominal coverage of intervals and sets of classes; by default that of the model."),
     ] = None,
+    quantiles: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LEVELS", help="Also write quantiles of a number, such as those at 0.05,0.5,0.95."
+        ),
+    ] = None,
+    jobs: options.Jobs = None,
     strict: Annotated[
         bool, typer.Option("--strict", help="Raise an error for unseen categories and unknown columns.")
     ] = False,
@@ -61,6 +69,7 @@ def predict(
     params = {
         "keep": keep or [],
         "coverage": coverage,
+        "quantiles": () if quantiles is None else options.parse_levels(quantiles),
         "strict": strict,
         "date_format": date_format,
         "decimal": decimal,
@@ -71,7 +80,7 @@ def predict(
     elif address is not None:
         raise InputError("--address is the address of a Ray cluster: add --backend ray")
     else:
-        summary = _predict_file(model, file, out, trust, params)
+        summary = _predict_file(model, file, out, trust, jobs, params)
     path = out if "://" in out else str(Path(out).resolve())
     if as_json:
         print(json.dumps({**vars(summary), "out": path}))
@@ -84,7 +93,7 @@ def predict(
 
 
 def _predict_file(
-    model: Path, file: str, out: str, trust: list[str] | None, params: dict[str, Any]
+    model: Path, file: str, out: str, trust: list[str] | None, jobs: int | None, params: dict[str, Any]
 ) -> "PredictionSummary":
     from deltauq.tables import predict_file
     from deltauq.tables.prediction import check_output
@@ -96,6 +105,7 @@ def _predict_file(
     check_writable(Path(out))
     check_output(Path(out))
     loaded, notes = load_model(model, trust)
+    loaded.set_jobs(jobs or os.cpu_count())
     with os_errors_as_input_errors(out), counting_bar("rows") as tick:
         summary = predict_file(loaded, Path(file), Path(out), progress=tick, **params)
     return replace(summary, notes=[*notes, *summary.notes])

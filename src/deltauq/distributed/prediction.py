@@ -37,6 +37,7 @@ def predict_parts(
     *,
     keep: Sequence[str] = (),
     coverage: float | None = None,
+    quantiles: Sequence[float] = (),
     strict: bool = False,
     date_format: str | None = None,
     decimal: str | None = None,
@@ -60,7 +61,7 @@ def predict_parts(
         need access to it.
     out : path or URL
         A folder that is new, empty, or of the same prediction. Workers need access to it.
-    keep, coverage, strict, date_format, decimal, encoding
+    keep, coverage, quantiles, strict, date_format, decimal, encoding
         As in `deltauq.tables.predict_file`.
     trust : sequence of str
         Trusted types, as in `deltauq.load`.
@@ -78,13 +79,16 @@ def predict_parts(
     loaded = load(model, trust).with_formats(date_format, decimal)
     coverage = loaded.coverage if coverage is None else coverage
     loaded.check_coverage(coverage)
+    loaded.check_levels(quantiles)
     parts = list_parts(fspath(source), keep, encoding)
     with add_file_name_to_errors(parts[0].source), open_part(parts[0], encoding) as stream:
-        check_columns(loaded, stream, keep, strict)
+        check_columns(loaded, stream, keep, strict, quantiles)
     folder = OutputFolder(fspath(out))
     folder.create()
     formats = {"date_format": date_format, "decimal": decimal, "encoding": encoding}
-    identity = json.dumps([FORMAT, read_metadata(model)["sha256"], list(keep), coverage, formats])
+    identity = json.dumps(
+        [FORMAT, read_metadata(model)["sha256"], list(keep), coverage, list(quantiles), formats]
+    )
     job = hashlib.sha256(identity.encode()).hexdigest()
     tallies = _find_finished(folder, parts, job)
     if strict:
@@ -94,7 +98,9 @@ def predict_parts(
     total = None if any(part.rows is None for part in parts) else sum(part.rows or 0 for part in parts)
     done = sum(tally.rows for tally in tallies.values())
     files = {name: (model / name).read_bytes() for name in sorted(FILES)}
-    work = PartPredictor(files, tuple(trust), folder.url, tuple(keep), coverage, strict, formats, job)
+    work = PartPredictor(
+        files, tuple(trust), folder.url, tuple(keep), coverage, tuple(quantiles), strict, formats, job
+    )
     missing = [part for part in parts if part.name not in tallies]
     if missing:
         folder.remove(MANIFEST)
@@ -121,6 +127,7 @@ class PartPredictor:
     out: str
     keep: tuple[str, ...]
     coverage: float
+    quantiles: tuple[float, ...]
     strict: bool
     formats: dict[str, Any]
     """date_format, decimal and encoding."""
@@ -142,11 +149,7 @@ class PartPredictor:
                     f"A worker cannot load the model ({str(error.__cause__ or error).rstrip('.')}): every "
                     "machine needs the same version of deltauq, and the packages of the trusted types."
                 ) from error
-        anchored = model.fitted.model
-        estimators: list[Any] = [anchored, anchored.estimator_, getattr(anchored, "center_", None)]
-        for estimator in estimators:
-            if hasattr(estimator, "n_jobs"):
-                estimator.n_jobs = 1
+        model.set_jobs(1)
         return model.with_formats(self.formats["date_format"], self.formats["decimal"])
 
     def __call__(self, part: Part) -> Tally:
@@ -172,6 +175,7 @@ class PartPredictor:
                 path,
                 keep=self.keep,
                 coverage=self.coverage,
+                quantiles=self.quantiles,
                 strict=self.strict,
                 metadata=footer,
             )

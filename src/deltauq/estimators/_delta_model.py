@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from joblib import effective_n_jobs
@@ -24,20 +23,19 @@ from deltauq.estimators import pairing
 from deltauq.estimators.base_estimators import (
     accepts,
     adapt_to_pairs,
-    is_boosting,
     max_pairs,
     splits_float32,
     trains_by_epochs,
     weight_keyword,
 )
-from deltauq.estimators.boosting_readers import UnreadableTreesError
+from deltauq.estimators.compiled_trees import compile_trees
 from deltauq.estimators.pairing import TrainingRows
 
 ROWS_PER_CALL = 16_384
 KERNEL_ROWS_PER_CALL = 2_048
 PACKED_ROWS_PER_BLOCK = 1_000_000
 BYTES_PER_CALL = 64_000_000
-MIN_TIMED_PAIRS = 20_000
+MIN_TIMED_PAIRS = 50_000
 """The time of a fit on fewer pairs is not estimated."""
 TIMED_SHARES = (256, 64)
 """The time is estimated from fits on a 256th and a 64th of the pairs."""
@@ -45,9 +43,6 @@ SLOW_SECONDS = 120.0
 
 PredictOutputs = Callable[[BaseEstimator, np.ndarray], np.ndarray]
 """Returns the outputs, of shape (m, o), of a fitted base estimator for tuples of shape (m, width * d)."""
-
-_PACKED: WeakKeyDictionary[BaseEstimator, Any] = WeakKeyDictionary()
-"""Packed trees of fitted base estimators, which prediction itself must not change."""
 
 
 @dataclass(frozen=True)
@@ -238,7 +233,9 @@ class DeltaModel:
         `use_fast_path` says whether the compiled tree traversal returns the same outputs.
         """
         n_jobs = effective_n_jobs(n_jobs)
-        packed = self._packed_trees() if use_fast_path else None
+        packed = None
+        if use_fast_path and type(self.encoding).encode is Encoding.encode:
+            packed = compile_trees(self.estimator, self.encoding.anchors_per_tuple * self.anchors.X.shape[1])
         most = self._rows_per_call() if packed is None else PACKED_ROWS_PER_BLOCK
         size = max(1, min(most, -(-len(X) // n_jobs)))
         blocks, labels, times = self._anchor_tuples(distinct=not keep_samples)
@@ -279,24 +276,6 @@ class DeltaModel:
         order = np.argsort(first)
         kept = first[order]
         return [b[kept] for b in blocks], [b[kept] for b in labels], counts[order].tolist()
-
-    def _packed_trees(self) -> Any:
-        """Return the compiled trees, or None without numba, or if the encoding or the trees are not known."""
-        if type(self.encoding).encode is not Encoding.encode:
-            return None
-        try:
-            from deltauq.estimators.boosted_trees import BoostedTrees
-            from deltauq.estimators.packed_trees import PackedTrees
-        except ImportError:  # numba is missing, or does not fit the installed NumPy
-            return None
-        if self.estimator not in _PACKED:
-            kind = BoostedTrees if is_boosting(self.estimator) else PackedTrees
-            n_anchor_columns = self.encoding.anchors_per_tuple * self.anchors.X.shape[1]
-            try:
-                _PACKED[self.estimator] = kind(self.estimator, n_anchor_columns)
-            except UnreadableTreesError:
-                _PACKED[self.estimator] = None
-        return _PACKED[self.estimator]
 
     def _packed_outputs(self, X: np.ndarray, blocks: list[np.ndarray], packed: Any) -> Iterator[np.ndarray]:
         X = np.ascontiguousarray(X)

@@ -64,10 +64,10 @@ class PackedTrees:
 
     Calls may run in several threads at once. A call allocates a table of differences, of at most 4 MB up to
     4,096 columns, and its output. A large `X` takes less time per row: give each thread one large block of
-    rows rather than many small ones.
+    rows rather than many small ones. `with_squares` adds the mean squares over the trees to the outputs.
     """
 
-    def __init__(self, estimator: Any, n_anchor_columns: int) -> None:
+    def __init__(self, estimator: Any, n_anchor_columns: int, with_squares: bool = False) -> None:
         if type(estimator) not in TREES + TREE_FORESTS:
             raise TypeError(f"cannot pack a {type(estimator).__name__}")
         trees = trees_of(estimator)
@@ -83,6 +83,9 @@ class PackedTrees:
             leaf_ids = pack(tree.tree_, self._nodes, int(root), first_leaf, n_anchor_columns)
             self._values[first_leaf : first_leaf + leaf_ids.size] = _node_values(tree, leaf_ids)
             first_leaf += leaf_ids.size
+        if with_squares:
+            self._values = np.hstack([self._values, self._values**2])
+            self.n_outputs *= 2
 
     def outputs(self, X: NDArray[Any], anchor_columns: ArrayLike, offsets: ArrayLike) -> NDArray[np.float64]:
         """Return the `tree_outputs` of ``[anchor_columns, X - offset, ...]`` for one anchor, of shape (n, o).

@@ -2,32 +2,33 @@
 
 from __future__ import annotations
 
+from numbers import Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import minimize
 from scipy.special import ndtri
-from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.base import RegressorMixin
 from sklearn.ensemble import ExtraTreesRegressor, HistGradientBoostingRegressor
-from sklearn.impute import SimpleImputer
-from sklearn.kernel_approximation import Nystroem
 from sklearn.linear_model import RidgeCV
-from sklearn.pipeline import FeatureUnion, make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.utils import assert_all_finite
+from sklearn.utils.parallel import delayed
 
 from deltauq.calibration import Difficulty, conformal_quantile, quantiles_of_scores
 from deltauq.core import Posterior
-from deltauq.estimators._stacking import MIN_WEIGHT, BaseStacked, Member, Scored
+from deltauq.estimators._stacking import BaseStacked, Member, Scored, numbers_of_kept, smooth_member
 from deltauq.estimators.base_estimators import FORESTS
+from deltauq.estimators.compiled_trees import forest_moments, plain_outputs
 from deltauq.estimators.regressor import AnchoredRegressor
+from deltauq.utils.formatting import as_text
 
 SMOOTHING = 0.1
-"""Of the absolute error, in units of the standard deviation of the target, so that it has a gradient."""
+"""In units of the root mean square error of the best member. It gives the absolute error a gradient."""
 LOG_WEIGHTS = 4.0
-KERNEL_SCALES = (0.03, 0.1, 0.3, 1.0)
-"""Of squared distances, relative to the number of columns."""
 RIDGE_PENALTIES = tuple(np.logspace(-8, 3, 23).tolist())
+PAIRS, MIN_ANCHORS, MAX_ANCHORS = 10_000, 5, 50
+"""Of anchored boosting: half of the pairs of `AnchoredRegressor`, since other members make up for it."""
 STD_LEVEL = 0.9
 """A standard deviation is the half-width of intervals of this coverage over that of a normal distribution."""
 
@@ -35,9 +36,9 @@ STD_LEVEL = 0.9
 class StackedRegressor(RegressorMixin, BaseStacked):
     """Predictions, quantiles and prediction intervals from several models, by out-of-fold predictions.
 
-    Members of different kinds are fitted to the same rows: gradient boosting with labelled anchors, extremely
-    randomised trees, and ridge regression on smooth features. Every training row is predicted by members of
-    the other folds, and from these predictions three things are learned:
+    Members of different kinds are fitted to the same rows: gradient boosting with labelled anchors and
+    without, extremely randomised trees, and ridge regression on smooth features. Every training row is
+    predicted by members of the other folds, and from these predictions three things are learned:
 
     - the weights of the members, with the smallest mean absolute error; members that do not help are left
       out;
@@ -52,14 +53,15 @@ class StackedRegressor(RegressorMixin, BaseStacked):
     Parameters
     ----------
     estimators : "auto" or list of (str, estimator) pairs, default="auto"
-        The members. Those with a `posterior` method and forests also offer a variance.
+        The members. They learn the standardised target, so that losses for positive targets cannot be used.
+        Those with a `posterior` method and forests also have a variance, but not within a pipeline.
     quick : bool, default=False
         Whether to use three folds instead of five, and smaller members: a third of the time, at somewhat
         wider intervals.
     random_state : int, RandomState or None, default=None
         Random seed.
     n_jobs : int or None, default=None
-        Number of processes for the fits of members.
+        Number of threads.
 
     Attributes
     ----------
@@ -71,12 +73,19 @@ class StackedRegressor(RegressorMixin, BaseStacked):
         Their weights, which add up to one.
     difficulty_ : Difficulty
         The model of the size of errors.
-    scores_ : array of shape (n,)
-        Errors of the training rows in units of their difficulty, ascending.
+    sizes_, scores_ : arrays of shape (n,)
+        The expected sizes of the errors of the training rows, or of those that were held out, and the errors
+        divided by them.
     member_errors_ : dict of str to float
         The mean absolute error of every member on rows that did not train it.
     error_ : float
         That of the weighted mean.
+    n_scored_ : int
+        The number of scores.
+    std_factor_ : float
+        The standard deviation of a row in units of the expected size of its error.
+    target_mean_, target_scale_, target_range_
+        Mean and standard deviation of the targets, and the range of the standardised targets.
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
@@ -112,6 +121,7 @@ class StackedRegressor(RegressorMixin, BaseStacked):
         Returns
         -------
         mean : array of shape (n,)
+            Weighted means of the members, which minimise the absolute error; not the median of the quantiles.
         std : array of shape (n,), only if `return_std`
         """
         mean, sizes = self.predict_sizes(X)
@@ -126,7 +136,10 @@ class StackedRegressor(RegressorMixin, BaseStacked):
         """Return predictions and the expected sizes of their errors, each of shape (n,)."""
         X, means, variances = self._predict_members(X)
         mean, spread = _combined(means, variances, self.weights_)
-        sizes = self.difficulty_.predict(X, mean, spread)
+        blocks = zip(*(self._blocks(part) for part in (X, mean, spread)), strict=True)
+        sizes = np.concatenate(
+            self._threads(delayed(self.difficulty_.predict)(*block, plain_outputs) for block in blocks)
+        )
         return self.target_mean_ + self.target_scale_ * mean, self.target_scale_ * sizes
 
     def predict_quantiles(self, X: Any, levels: ArrayLike) -> np.ndarray:
@@ -161,20 +174,26 @@ class StackedRegressor(RegressorMixin, BaseStacked):
         -------
         lower, upper : arrays of shape (n,)
         """
+        if not isinstance(coverage, Real) or not 0.0 < coverage < 1.0:
+            raise ValueError(f"coverage must lie between 0 and 1, got {as_text(coverage)}.")
         tail = (1.0 - coverage) / 2.0
         lower, upper = self.predict_quantiles(X, [tail, 1.0 - tail]).T
         return lower, upper
 
-    def _default_members(self, n: int, d: int) -> list[Member]:
-        n_landmarks = min(50 if self.quick else 100, n // 2)
-        return [
-            ("boosting", AnchoredRegressor(HistGradientBoostingRegressor())),
-            ("extra-trees", ExtraTreesRegressor(50 if self.quick else 100)),
-            ("smooth", smooth_ridge(d, n_landmarks)),
-        ]
+    def set_jobs(self, n_jobs: int | None) -> None:
+        """Set the number of threads that predict."""
+        super().set_jobs(n_jobs)
+        self.difficulty_.forest_.n_jobs = n_jobs
+
+    def _default_members(self, n: int) -> list[Member]:
+        return regression_members(n, quick=self.quick)
 
     def _read_target(self, y: np.ndarray) -> np.ndarray:
-        y = np.asarray(y, dtype=np.float64)
+        try:
+            y = np.asarray(y, dtype=np.float64)
+        except ValueError as error:
+            raise ValueError(f"y must be numeric, but {error}.") from error
+        assert_all_finite(y, input_name="y")
         # Divided by the largest first, so that squares do not overflow.
         largest = float(np.abs(y).max()) or 1.0
         self.target_mean_ = largest * float(np.mean(y / largest))
@@ -188,10 +207,11 @@ class StackedRegressor(RegressorMixin, BaseStacked):
             posterior = model.posterior(X)
             mean, var = posterior.mean, posterior.var
         elif isinstance(model, FORESTS):
-            outputs = np.stack([tree.predict(X) for tree in model.estimators_])
-            mean, var = outputs.mean(axis=0), outputs.var(axis=0)
+            mean, var = forest_moments(model, X)
         else:
-            mean, var = np.asarray(model.predict(X), dtype=np.float64).reshape(len(X)), np.zeros(len(X))
+            outputs = plain_outputs(model, X)
+            outputs = np.asarray(model.predict(X) if outputs is None else outputs, dtype=np.float64)
+            mean, var = outputs.reshape(len(X)), np.zeros(len(X))
         # A linear model may predict anything for a row far from the data.
         low, high = self.target_range_
         return np.clip(mean, 2 * low - high, 2 * high - low), var
@@ -200,22 +220,21 @@ class StackedRegressor(RegressorMixin, BaseStacked):
         self, X: np.ndarray, y: np.ndarray, scored: Scored, names: list[str], rng: np.random.RandomState
     ) -> list[int]:
         X, y, means, variances = X[scored.rows], y[scored.rows], scored.mean, scored.var
-        weights = fit_weights(y, means)
-        kept = [int(k) for k in np.flatnonzero(weights >= MIN_WEIGHT)]
+        learned, others = scored.halves(rng)
+        self.n_scored_ = len(others)
+        kept = numbers_of_kept(fit_weights(y[learned], means[:, learned]))
         means, variances = means[kept], variances[kept]
-        self.weights_ = fit_weights(y, means)
+        self.weights_ = fit_weights(y[learned], means[:, learned])
         mean, spread = _combined(means, variances, self.weights_)
         errors = np.abs(y - mean)
         self.difficulty_ = Difficulty(random_state=rng, n_jobs=self.n_jobs)
-        if scored.fitted:
-            # Difficulty is learned from one half, and the other half is scored.
-            learned, others = np.array_split(rng.permutation(len(y)), 2)
-            self.difficulty_.fit(X[learned], mean[learned], spread[learned], errors[learned])
+        groups = None if scored.groups is None else scored.groups[learned]
+        self.difficulty_.fit(X[learned], mean[learned], spread[learned], errors[learned], groups)
+        sizes = self.difficulty_.sizes_
+        if scored.is_held_out:
             sizes = self.difficulty_.predict(X[others], mean[others], spread[others])
-        else:
-            others = np.arange(len(y))
-            sizes = self.difficulty_.fit(X, mean, spread, errors).sizes_
-        self.scores_ = np.sort((y - mean)[others] / sizes)
+        self.scores_ = (y - mean)[others] / sizes
+        self.sizes_ = sizes * self.target_scale_
         self.std_factor_ = _std_factor(np.sort(np.abs(self.scores_)))
         of_members = np.mean(np.abs(scored.mean - y), axis=1) * self.target_scale_
         self.member_errors_ = dict(zip(names, of_members.tolist(), strict=True))
@@ -237,13 +256,14 @@ def fit_weights(y: np.ndarray, means: np.ndarray) -> np.ndarray:
     def loss(logs: np.ndarray) -> tuple[float, np.ndarray]:
         weights = np.exp(logs - logs.max())
         weights /= weights.sum()
-        error = weights @ means - y
-        size = np.sqrt(error**2 + SMOOTHING**2 * smallest)
-        slope = means @ (error / size) / len(y)
+        error = weights @ errors
+        size = np.sqrt(error**2 + SMOOTHING**2)
+        slope = errors @ (error / size) / len(y)
         return float(size.mean()), weights * (slope - weights @ slope)
 
-    # In units of the errors, which are much smaller than the target if the members are good.
-    smallest = float(np.min(np.mean((means - y) ** 2, axis=1))) or 1.0
+    # In units of the errors of the best member, which are much smaller than the target if it is good.
+    squares = np.mean((means - y) ** 2, axis=1)
+    errors = (means - y) / np.sqrt(min(squares[squares > 0], default=1.0))
     bounds = [(-LOG_WEIGHTS, LOG_WEIGHTS)] * len(means)
     logs = minimize(loss, np.zeros(len(means)), jac=True, method="L-BFGS-B", bounds=bounds).x
     weights = np.exp(logs - logs.max())
@@ -262,16 +282,36 @@ def _std_factor(scores: np.ndarray) -> float:
     return float(conformal_quantile(scores, level) / ndtri((1.0 + level) / 2.0))
 
 
-def smooth_ridge(d: int, n_landmarks: int) -> BaseEstimator:
-    """Return ridge regression on d columns and on Gaussian kernels of several widths around training rows."""
-    kernels = [Nystroem(gamma=gamma / d, n_components=n_landmarks) for gamma in KERNEL_SCALES]
-    features = FeatureUnion(
-        [("linear", "passthrough"), *((f"kernel{k}", part) for k, part in enumerate(kernels))]
+def regression_members(
+    n: int, *, quick: bool = False, store_rows: bool = True, **anchoring: Any
+) -> list[Member]:
+    """Return the members of `StackedRegressor`.
+
+    Parameters
+    ----------
+    n : int
+        Number of training rows.
+    quick : bool, default=False
+        Whether to return smaller members.
+    store_rows : bool, default=True
+        Whether members besides the anchored one may contain rows of the training data.
+    **anchoring : dict
+        Parameters of `AnchoredRegressor`.
+
+    Returns
+    -------
+    members : list of (str, estimator) pairs
+    """
+    boosting = HistGradientBoostingRegressor(
+        max_iter=100 if quick else 200, max_leaf_nodes=62, max_bins=127, early_stopping=False
     )
-    return make_pipeline(
-        SimpleImputer(strategy="median", keep_empty_features=True),
-        StandardScaler(),
-        features,
-        StandardScaler(),
-        RidgeCV(RIDGE_PENALTIES),
-    )
+    n_train_anchors = min(n, MAX_ANCHORS, max(MIN_ANCHORS, PAIRS // n))
+    return [
+        (
+            "anchored boosting",
+            AnchoredRegressor(boosting, **{"n_train_anchors": n_train_anchors, **anchoring}),
+        ),
+        ("boosting", HistGradientBoostingRegressor(early_stopping=False)),
+        ("extra-trees", ExtraTreesRegressor(30 if quick else 100)),
+        ("smooth", smooth_member(quick, store_rows, RidgeCV(RIDGE_PENALTIES))),
+    ]

@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 
 from deltauq._version import __version__
-from deltauq.estimators import AnchoredClassifier, AnchoredRegressor
-from deltauq.export.onnx_graph import EXTRA, OPSET, ROWS, Graph, add_posterior, check_exportable, require_onnx
+from deltauq.estimators import AnchoredClassifier, AnchoredRegressor, StackedClassifier, StackedRegressor
+from deltauq.export.onnx_graph import EXTRA, OPSET, ROWS, Graph, require_onnx
+from deltauq.export.onnx_posteriors import add_anchored, add_stacked_classifier, add_stacked_regressor
 from deltauq.export.onnx_tables import add_table_model
 from deltauq.tables import TableModel
 from deltauq.utils.errors import InputError
@@ -31,8 +32,10 @@ def export_onnx(model: Any, path: str | PathLike[str], *, link: str | None = Non
 
     Parameters
     ----------
-    model : TableModel, AnchoredRegressor, AnchoredClassifier or deltauq.nn.Anchored
-        A fitted model. The first three are supported with trees and forests only.
+    model : TableModel, an anchored or stacked estimator, or deltauq.nn.Anchored
+        A fitted model. Table models and estimators are supported if they consist of trees, forests, histogram
+        gradient boosting and linear models of scikit-learn: these are all members of "auto", and the base
+        estimators "tree", "forest", "boosting" and "linear".
     path : path
         The file to write.
     link : {"sigmoid", "softmax"}, optional
@@ -51,12 +54,13 @@ def export_onnx(model: Any, path: str | PathLike[str], *, link: str | None = Non
       metadata of the file. Outputs are `prediction`, `std`, `lower` and `upper` (of a date: in days from
       `origin` in the metadata), or `prediction` (as text), `probability` and `std`. An underscore is appended
       to the name of an output that is the name of a column. Risk and prediction sets are not exported.
-    - Anchored estimator: `X`, doubles of shape (n, d). Outputs are `mean` and `std`, as returned by `predict`
-      or `predict_proba`.
+    - Anchored or stacked estimator: `X`, doubles of shape (n, d). Outputs are `mean` and `std`, as returned
+      by `predict` or `predict_proba`.
     - Network: `x`, the input of the network. Outputs are `mean` and `std`.
 
     With doubles, every row reaches the same leaves as in scikit-learn. Rows that were rounded to single
-    precision may not: trees also split between differences that are due to rounding.
+    precision may not: trees also split between differences that are due to rounding. Sums over trees are
+    rounded to single precision.
 
     All pairs of rows and anchors are in memory at once: pass some thousand rows at a time.
     """
@@ -68,12 +72,12 @@ def export_onnx(model: Any, path: str | PathLike[str], *, link: str | None = Non
         raise ValueError("link is for networks: other models return targets or probabilities.")
     if isinstance(model, TableModel):
         proto = _export_table_model(model)
-    elif isinstance(model, (AnchoredRegressor, AnchoredClassifier)):
+    elif isinstance(model, (AnchoredRegressor, AnchoredClassifier, StackedRegressor, StackedClassifier)):
         proto = _export_estimator(model)
     elif is_network:
         proto = _export_network(model, link)
     else:
-        kinds = "a table model, an anchored estimator or an anchored network"
+        kinds = "a table model, an anchored or stacked estimator, or an anchored network"
         raise TypeError(f"ONNX export takes {kinds}, got {type(model).__name__}.")
     with atomic_write(path) as part:
         part.write_bytes(proto.SerializeToString())
@@ -81,34 +85,43 @@ def export_onnx(model: Any, path: str | PathLike[str], *, link: str | None = Non
 
 
 def _export_table_model(model: TableModel) -> Any:
-    check_exportable(model.fitted.model)
     graph = Graph()
     add_table_model(graph, model)
     columns = [{"name": c.name, "kind": c.kind, "origin": c.origin} for c in model.schema.columns]
     metadata = {
+        "deltauq": __version__,
         "target": model.target,
         "task": model.task,
         "coverage": f"{model.coverage:g}",
         "columns": json.dumps(columns),
         "classes": json.dumps(model.classes),
+        "members": json.dumps(model.fitted.model.names_),
     }
     if model.origin:
         metadata["origin"] = model.origin
-    return graph.model({**metadata, **_common_metadata(model.fitted.model.anchors_)})
+    return graph.model(metadata)
 
 
-def _export_estimator(model: AnchoredRegressor | AnchoredClassifier) -> Any:
-    check_exportable(model)
+def _export_estimator(model: Any) -> Any:
     graph = Graph()
-    mean, std = add_posterior(graph, model, graph.input("X", np.float64, model.n_features_in_))
-    delta, scale = (np.asarray(value, dtype=np.float64) for value in (model.delta_, model.scale_))
-    std = graph.node("Mul", graph.node("Add", std, graph.constant(delta)), graph.constant(scale))
-    shape = (len(model.classes_),) if isinstance(model, AnchoredClassifier) else ()
-    for name, tensor in (("mean", mean), ("std", std)):
-        flat = graph.node("Reshape", tensor, graph.constant([-1, *shape]))
-        graph.output(name, flat, np.float64, *shape)
+    X = graph.input("X", np.float64, model.n_features_in_)
+    if isinstance(model, StackedRegressor):
+        mean, sizes = add_stacked_regressor(graph, model, X)
+        std = graph.node("Mul", sizes, model.std_factor_)
+    elif isinstance(model, StackedClassifier):
+        mean, std = add_stacked_classifier(graph, model, X)
+    else:
+        mean, variance = add_anchored(graph, model, X)
+        delta, scale = (np.asarray(value, dtype=np.float64) for value in (model.delta_, model.scale_))
+        std = graph.node("Mul", graph.node("Add", graph.node("Sqrt", variance), delta), scale)
     classes = np.asarray(getattr(model, "classes_", ())).tolist()
-    return graph.model({"classes": json.dumps(classes, default=str), **_common_metadata(model.anchors_)})
+    shape = (len(classes),) if classes else ()
+    for name, tensor in (("mean", mean), ("std", std)):
+        graph.output(name, graph.node("Reshape", tensor, [-1, *shape]), np.float64, *shape)
+    metadata = {"deltauq": __version__, "classes": json.dumps(classes, default=str)}
+    if hasattr(model, "anchors_"):
+        metadata["n_anchors"] = str(len(model.anchors_))
+    return graph.model(metadata)
 
 
 def _export_network(net: Any, link: str | None) -> Any:
@@ -138,7 +151,7 @@ def _export_network(net: Any, link: str | None) -> Any:
     assert program is not None
     model = program.model_proto
     _rename_tensors(model.graph, ("x", "mean", "std"))
-    metadata = {"link": link or "", **_common_metadata(net.anchors)}
+    metadata = {"deltauq": __version__, "link": link or "", "n_anchors": str(len(net.anchors))}
     require_onnx().helper.set_model_props(model, metadata)
     return model
 
@@ -165,7 +178,3 @@ def _rename_tensors(graph: Any, names: tuple[str, ...]) -> None:
             tensors[:] = [new.get(name, name) for name in tensors]
     for value in (*graph.input, *graph.output, *graph.value_info, *graph.initializer):
         value.name = new.get(value.name, value.name)
-
-
-def _common_metadata(anchors: Any) -> dict[str, str]:
-    return {"deltauq": __version__, "n_anchors": str(len(anchors))}

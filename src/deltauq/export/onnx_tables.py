@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from deltauq.calibration import conformal_quantile
-from deltauq.export.onnx_graph import ML, Graph, add_posterior
+from deltauq.calibration import quantiles_of_scores
+from deltauq.export.onnx_graph import ML, Graph
+from deltauq.export.onnx_models import add_steps
+from deltauq.export.onnx_posteriors import add_stacked_classifier, add_stacked_regressor
 from deltauq.tables.errors import require_pandas
-from deltauq.tables.model import TableModel, error_std
+from deltauq.tables.model import TableModel
 from deltauq.tables.schema import REGRESSION
 
 UNSEEN = "\0"
@@ -18,37 +20,22 @@ UNSEEN = "\0"
 
 
 def add_table_model(graph: Graph, model: TableModel) -> None:
-    """Add inputs, one per column, and outputs of a model of trees; see `export_onnx`."""
+    """Add inputs, one per column, and the outputs of a table model; see `export_onnx`."""
     X = graph.node("Concat", *_add_numbers(graph, model), *_add_categories(graph, model), axis=1)
-    mean, std = add_posterior(graph, model.fitted.model, X)
     if model.task == REGRESSION:
-        _add_regression_outputs(graph, model, mean, std)
+        _add_regression_outputs(graph, model, X)
     else:
-        names = graph.constant(np.array([str(name) for name in model.fitted.model.classes_], dtype=object))
-        best = graph.node("ArgMax", mean, axis=1, keepdims=0)
-        graph.output("prediction", graph.node("Gather", names, best, axis=0), str)
-        graph.output("probability", mean, np.float64, len(model.classes))
-        graph.output("std", std, np.float64, len(model.classes))
+        _add_class_outputs(graph, model, X)
 
 
 def _add_numbers(graph: Graph, model: TableModel) -> list[str]:
-    """Add the imputation of missing values, and the scaling if the model has one."""
+    """Add the imputation and scaling of numbers."""
     names = model.schema.number_names
     if not names:
         return []
-    inputs = [graph.input(name, np.float64, 1) for name in names]
-    steps = model.fitted.preprocessor.transformers_[0][1].named_steps
-    X = graph.node("Concat", *inputs, axis=1)
-    # The imputed values are what a row of missing values becomes.
-    missing = require_pandas().DataFrame(np.nan, index=[0], columns=names)
-    imputed = np.asarray(steps["simpleimputer"].transform(missing), dtype=np.float64)
-    X = graph.node("Where", graph.node("IsNaN", X), graph.constant(imputed), X)
-    if (scaler := steps.get("standardscaler")) is not None:
-        X = graph.node("Sub", X, graph.constant(scaler.mean_[None]))
-        X = graph.node("Div", X, graph.constant(scaler.scale_[None]))
-    if (units := steps.get("unitscaler")) is not None:
-        X = graph.node("Div", X, graph.constant(units.scale_[None]))
-    return [X]
+    X = graph.node("Concat", *(graph.input(name, np.float64, 1) for name in names), axis=1)
+    pipeline = model.fitted.preprocessor.transformers_[0][1]
+    return [add_steps(graph, [step for _, step in pipeline.steps], X)]
 
 
 def _add_categories(graph: Graph, model: TableModel) -> list[str]:
@@ -70,9 +57,8 @@ def _add_categories(graph: Graph, model: TableModel) -> list[str]:
             values_int64s=list(range(len(categories))),
             default_int64=len(categories),
         )
-        flat = graph.node("Reshape", index, graph.constant([-1]))
-        encodings = graph.constant(_encode(encoder, names, k, [*categories, UNSEEN]))
-        tensors.append(graph.node("Gather", encodings, flat, axis=0))
+        encodings = _encode(encoder, names, k, [*categories, UNSEEN])
+        tensors.append(graph.node("Gather", encodings, graph.node("Reshape", index, [-1]), axis=0))
     return tensors
 
 
@@ -92,21 +78,23 @@ def _encode(encoder: Any, names: list[str], k: int, categories: list[str]) -> np
     return np.asarray(encoded[:, start : start + widths[k]], dtype=np.float64)
 
 
-def _add_regression_outputs(graph: Graph, model: TableModel, mean: str, std: str) -> None:
-    """Add prediction, std, lower and upper, in the units of the target."""
+def _add_regression_outputs(graph: Graph, model: TableModel, X: str) -> None:
+    """Add prediction, std, lower and upper."""
+    stacked = model.fitted.model
+    mean, sizes = (graph.node("Reshape", tensor, [-1]) for tensor in add_stacked_regressor(graph, stacked, X))
+    tails = [(1.0 - model.coverage) / 2.0, (1.0 + model.coverage) / 2.0]
+    lower, upper = quantiles_of_scores(stacked.scores_, tails)
+    graph.output("prediction", mean, np.float64)
+    graph.output("std", graph.node("Mul", sizes, stacked.std_factor_), np.float64)
+    for name, score in (("lower", lower), ("upper", upper)):
+        graph.output(name, graph.node("Add", mean, graph.node("Mul", sizes, score)), np.float64)
 
-    def number(value: Any) -> str:
-        return graph.constant(np.float64(value))
 
-    flat = graph.constant([-1])
-    mean, std = graph.node("Reshape", mean, flat), graph.node("Reshape", std, flat)
-    prediction = graph.node(
-        "Add", graph.node("Mul", mean, number(model.target_scale)), number(model.target_mean)
-    )
-    width = graph.node("Mul", graph.node("Add", std, number(model.delta)), number(model.target_scale))
-    half = graph.node("Mul", width, number(conformal_quantile(model.fitted.scores, model.coverage)))
-    error = graph.constant(error_std(model.fitted.scores, np.ones(())))
-    graph.output("prediction", prediction, np.float64)
-    graph.output("std", graph.node("Mul", width, error), np.float64)
-    graph.output("lower", graph.node("Sub", prediction, half), np.float64)
-    graph.output("upper", graph.node("Add", prediction, half), np.float64)
+def _add_class_outputs(graph: Graph, model: TableModel, X: str) -> None:
+    """Add prediction, probability and std."""
+    proba, std = add_stacked_classifier(graph, model.fitted.model, X)
+    names = np.array([str(name) for name in model.fitted.model.classes_], dtype=object)
+    best = graph.node("ArgMax", proba, axis=1, keepdims=0)
+    graph.output("prediction", graph.node("Gather", names, best, axis=0), str)
+    graph.output("probability", proba, np.float64, len(names))
+    graph.output("std", std, np.float64, len(names))

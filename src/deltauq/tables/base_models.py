@@ -11,6 +11,10 @@ N_TREES = 50
 """Half of scikit-learn's default, so that an assessment of a thousand rows takes well below a minute."""
 
 
+AUTO = "auto"
+"""Several models, combined."""
+
+
 class BaseModel(StrEnum):
     """The names of base estimators."""
 

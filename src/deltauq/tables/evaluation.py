@@ -10,14 +10,15 @@ from scipy.stats import binom
 
 from deltauq.assessment.page import LEVELS
 from deltauq.assessment.scoring import Predictions, compute, rescale
-from deltauq.calibration.conformal import conformal_quantile, max_coverage
+from deltauq.calibration import quantiles_of_scores
 from deltauq.metrics import calibration_curve
 from deltauq.tables.errors import TableError, did_you_mean, require_pandas
 from deltauq.tables.evaluation_result import OUTLIER_FRACTION, Evaluation, UncertainRow
 from deltauq.tables.io import read_frame
-from deltauq.tables.model import RISK_LEVELS, TableModel, error_probability, error_std
+from deltauq.tables.model import TableModel, error_probability
 from deltauq.tables.nearest_anchor import largest_differences
 from deltauq.tables.preprocessing import duplicate_fraction, row_fingerprints
+from deltauq.tables.risk import RISK_LEVELS
 from deltauq.tables.schema import (
     DATE,
     DURATION,
@@ -163,11 +164,11 @@ def _metrics(
         return compute(names, y, predictions, model.coverage), {}
     # In the model's unit, so that squares do not overflow.
     with np.errstate(over="ignore"):
-        scaled = predictions.standardized(model.target_mean, model.target_scale)
-        target = (y - model.target_mean) / model.target_scale
+        center, unit = model.fitted.model.target_mean_, model.fitted.model.target_scale_
+        scaled, target = predictions.standardized(center, unit), (y - center) / unit
         if not np.all(np.isfinite(target)):
             raise TableError(f"{model.target} has values too far from those that the model was trained on.")
-        metrics = rescale(compute(names, target, scaled, model.coverage), model.target_scale)
+        metrics = rescale(compute(names, target, scaled, model.coverage), unit)
         n_outliers = int(OUTLIER_FRACTION * len(y))
         if n_outliers == 0:
             return metrics, {}
@@ -175,17 +176,21 @@ def _metrics(
         assert scaled.spread is not None
         typical = Predictions(scaled.value[kept], scaled.spread[kept])
         trimmed = compute(TRIMMED_METRICS, target[kept], typical, model.coverage)
-        return metrics, rescale(trimmed, model.target_scale)
+        return metrics, rescale(trimmed, unit)
 
 
 def _coverage_curve(model: TableModel, y: np.ndarray, p: Predictions) -> tuple[np.ndarray, np.ndarray]:
-    """Return the levels that the held-out rows allow, and the empirical coverage of intervals of each."""
-    scores, std = model.fitted.scores, np.asarray(p.spread)
-    levels = LEVELS[max_coverage(len(scores)) >= LEVELS]
-    unit = error_std(scores, np.ones(1))
-    width = np.divide(std, unit, out=np.zeros_like(std), where=unit > 0)  # σ + δ
-    error = np.abs(y - p.value)
-    return levels, np.array([np.mean(error <= conformal_quantile(scores, level) * width) for level in levels])
+    """Return the levels that the scored rows allow, and the empirical coverage of intervals of each."""
+    stacked = model.fitted.model
+    levels = LEVELS[model.max_coverage >= LEVELS]
+    std = np.asarray(p.spread)
+    sizes = np.divide(std, stacked.std_factor_, out=np.zeros_like(std), where=stacked.std_factor_ > 0)
+    lower, upper = (
+        quantiles_of_scores(stacked.scores_, ends) for ends in ((1.0 - levels) / 2.0, (1.0 + levels) / 2.0)
+    )
+    error = (y - p.value)[:, None]
+    inside = (lower * sizes[:, None] <= error) & (error <= upper * sizes[:, None])
+    return levels, inside.mean(axis=0)
 
 
 def _read(

@@ -15,8 +15,8 @@ from deltauq.assessment.result import Result, to_json_values
 from deltauq.assessment.scoring import METRICS, number
 from deltauq.metrics import risk_coverage
 from deltauq.plots.page import Block, Figure, Section, Table
-from deltauq.tables.model import RISK_FRACTIONS
 from deltauq.tables.nearest_anchor import Difference
+from deltauq.tables.risk import RISK_FRACTIONS
 from deltauq.tables.schema import REGRESSION
 from deltauq.tables.slices import SIGNIFICANCE, Group, RowScores, WorseSlice
 from deltauq.utils.formatting import short_repr

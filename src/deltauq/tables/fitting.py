@@ -2,61 +2,55 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, clone
-from sklearn.model_selection import train_test_split
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
 
-from deltauq.calibration.conformal import (
-    classification_scores,
-    conformal_quantile,
-    regression_scores,
-    rows_needed,
-)
-from deltauq.calibration.scaling import permuted_features
+from deltauq.calibration import quantiles_of_scores
+from deltauq.calibration.conformal import rows_needed
+from deltauq.core import Anchors, get_prior
 from deltauq.core.anchors import PRIORS
-from deltauq.estimators import AnchoredClassifier, AnchoredRegressor
-from deltauq.tables.base_models import SCALE_INVARIANT, STORES_TRAINING_ROWS, BaseModel, build_base_model
-from deltauq.tables.errors import TableError
-from deltauq.tables.model import (
-    Fitted,
-    RiskScale,
-    TableModel,
-    error_probability,
-    reference_points,
-    reverse_scores,
+from deltauq.estimators import (
+    AnchoredClassifier,
+    AnchoredRegressor,
+    StackedClassifier,
+    StackedRegressor,
+    classification_members,
+    regression_members,
 )
-from deltauq.tables.model_selection import (
-    CENTERS,
-    FOLDS,
-    Selection,
-    fit_anchored,
-    select_center,
-    typical_sigma,
+from deltauq.tables.base_models import (
+    AUTO,
+    SCALE_INVARIANT,
+    STORES_TRAINING_ROWS,
+    BaseModel,
+    build_base_model,
 )
+from deltauq.tables.errors import TableError, model_errors
+from deltauq.tables.model import Fitted, TableModel, error_probability
 from deltauq.tables.preprocessing import (
     MAX_FINGERPRINTS,
     TrainingTable,
     build_preprocessor,
+    duplicate_fraction,
     encode,
     load_table,
     row_fingerprints,
     table_sha256,
 )
+from deltauq.tables.risk import ColumnRanges, RiskScale
 from deltauq.tables.schema import REGRESSION
 
-HELD_OUT_FRACTION = 0.25
-"""The share of rows that are held out for calibration."""
 MIN_ROWS = 10
-"""The smallest number of rows to train on."""
+"""The smallest number of rows."""
 N_ANCHORS = 20
+NOTED_REPETITIONS = 0.01
+"""A larger share of repeated rows is noted."""
 ROWS_AS_ANCHORS = ("data", "balanced")
 """Priors whose anchors are rows of the training table."""
-Rows = tuple[np.ndarray, np.ndarray]
-"""Features and targets."""
 
 
 def fit(
@@ -64,12 +58,12 @@ def fit(
     target: str,
     *,
     task: str = "auto",
-    model: str | BaseEstimator = "forest",
+    model: str | BaseEstimator = AUTO,
     coverage: float = 0.9,
-    center: str = "auto",
     anchors: str = "data",
     n_anchors: int = N_ANCHORS,
     n_train_anchors: int | str = "auto",
+    quick: bool = False,
     max_rows: int | None = None,
     date_format: str | None = None,
     decimal: str | None = None,
@@ -78,11 +72,12 @@ def fit(
     n_jobs: int | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> TableModel:
-    """Fit an anchored model to a table, and calibrate it with a part of the rows.
+    """Fit a model with prediction intervals, or sets of classes, to a table.
 
-    Missing values are imputed, dates become days, and categories become columns before anchoring. A model of
-    a number learns differences from the known targets of the anchors. A quarter of the rows is held out to
-    calibrate intervals or sets (split conformal prediction) and levels of risk.
+    Missing values are imputed, dates become days, and categories become columns. By default several models
+    are fitted, among them gradient boosting with labelled anchors, and combined by their out-of-fold
+    predictions: see `StackedRegressor` and `StackedClassifier`. From the same predictions follow intervals or
+    sets of the nominal coverage, and levels of risk.
 
     Parameters
     ----------
@@ -92,21 +87,24 @@ def fit(
         The column to predict.
     task : {"auto", "regression", "classification"}, default="auto"
         "auto" is classification for categories, flags and at most ten different whole numbers.
-    model : {"forest", "boosting", "svm", "knn", "mlp", "tree", "linear"} or estimator, default="forest"
-        The base estimator, by name or as a scikit-learn estimator.
+    model : {"auto", "forest", "boosting", "svm", "knn", "mlp", "tree", "linear"} or estimator, \
+            default="auto"
+        "auto" combines the models of `StackedRegressor` or `StackedClassifier`. A base estimator, by name or
+        as a scikit-learn estimator, is fitted with anchors and without, and both are combined; a classifier
+        without probabilities, such as "svm", is fitted with anchors only.
     coverage : float, default=0.9
         Default nominal coverage of intervals or sets.
-    center : {"auto", "anchored", "estimator"}, default="auto"
-        The prediction: the mean over anchors, or that of the plain model, which is fitted as well. "auto"
-        selects the one with the smaller error in cross-validation, significant or not; `deltauq.assess` also
-        tests significance and compares the uncertainty, so its recommendation can differ.
     anchors : {"data", "normal", "balanced", "kmeans"}, default="data"
         The prior of the anchors, which are stored with the model. Anchors of "data" and "balanced" are rows
-        of the table. Those of "normal" have no targets, so that the model learns values with them.
+        of the table; with the other two, "auto" contains no rows. Those of "normal" have no targets, so that
+        the model learns values with them.
     n_anchors : int, default=20
-        Number of anchors to predict with, K; at most the number of training rows.
+        Number of anchors to predict with, K; at most the number of training rows. They repeat if there are
+        fewer training anchors: boosting of "auto" has 10,000 divided by the number of rows, but at least 5.
     n_train_anchors : int or "auto", default="auto"
         Number of training anchors, M, as in `AnchoredRegressor`.
+    quick : bool, default=False
+        Whether to take a third of the time, with somewhat wider intervals: three folds, smaller models.
     max_rows : int, optional
         The largest number of rows to use. Larger tables are sampled at random.
     date_format : str, optional
@@ -137,73 +135,73 @@ def fit(
     >>> list(model.predict(table[300:]).columns)
     ['prediction', 'std', 'lower', 'upper', 'risk']
     """
-    _check_parameters(model, coverage, center, anchors)
-    target, steps_done = str(target), 0
+    _check_parameters(model, coverage, anchors)
+    target = str(target)
     formats: dict[str, Any] = {"date_format": date_format, "decimal": decimal, "encoding": encoding}
     data = load_table(table, target, task, max_rows, random_state, **formats)
-    base = build_base_model(BaseModel(model), data.task) if isinstance(model, str) else clone(model)
-    if "n_jobs" in base.get_params():
-        base.set_params(n_jobs=n_jobs)
-
-    def done() -> None:
-        nonlocal steps_done
-        steps_done += 1
-        if progress is not None:
-            progress(steps_done, 2 * FOLDS + 2)
-
+    _check_rows(data, coverage)
     is_regression = data.task == REGRESSION
-    train, held = _hold_out(data, coverage, random_state)
-    preprocessor = build_preprocessor(data.schema, scaled=model not in list(SCALE_INVARIANT))
-    X = encode(preprocessor.fit(data.X.iloc[train]), data.X)
-    middle, unit = _mean_and_std(data.y[train]) if is_regression else (0.0, 1.0)
-    y = (data.y - middle) / unit if is_regression else data.y
-    if n_anchors > len(train):
-        data.notes.append(f"Of {n_anchors:,} anchors, {len(train):,} are used: the number of training rows.")
-    # Normally distributed anchors have no targets.
-    options = {"target": "value"} if is_regression and anchors == "normal" else {}
-    anchored = (AnchoredRegressor if is_regression else AnchoredClassifier)(
-        base,
-        **options,
-        n_anchors=min(n_anchors, len(train)),
-        n_train_anchors=n_train_anchors,
-        anchors=anchors,
-        random_state=random_state,
-        n_jobs=n_jobs,
+    preprocessor = build_preprocessor(data.schema, scaled=model not in [AUTO, *SCALE_INVARIANT])
+    X = encode(preprocessor.fit(data.X), data.X)
+    if n_anchors > len(X):
+        data.notes.append(f"Of {n_anchors:,} anchors, {len(X):,} are used: the number of training rows.")
+        n_anchors = len(X)
+    anchoring = {"anchors": anchors, "n_anchors": n_anchors}
+    if n_train_anchors != "auto":
+        anchoring["n_train_anchors"] = n_train_anchors
+    if is_regression and anchors == "normal":
+        anchoring["target"] = "value"  # normally distributed anchors have no targets
+    stacked = (StackedRegressor if is_regression else StackedClassifier)(
+        _members(model, data.task, X, quick, anchoring), quick=quick, random_state=random_state, n_jobs=n_jobs
     )
-    selection = select_center(anchored, X[train], y[train], center, done)
-    anchored = fit_anchored(anchored, selection.center, X[train], y[train])
-    done()
-    calibrate = _calibrate_regression if is_regression else _calibrate_classification
-    calibration = calibrate(anchored, selection, (X[train], y[train]), (X[held], y[held]), coverage)
-    done()
+    name = model if isinstance(model, str) else type(model).__name__
+    with (
+        warnings.catch_warnings(),
+        model_errors(f"{name} cannot be fitted to this table", stacked if isinstance(model, str) else model),
+    ):
+        # Members that did not converge are scored like the others.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        stacked.fit(X, data.y, progress=progress)
+    _check_scored(stacked.n_scored_, len(X), coverage, data.task)
+    ranges = ColumnRanges.of(X)
     fingerprints = row_fingerprints(data.X, data.y)
+    if (repeated := duplicate_fraction(fingerprints)) > NOTED_REPETITIONS:
+        data.notes.append(
+            f"{repeated:.0%} of the rows repeat another row. If they are copies, remove them: errors are "
+            "underestimated otherwise, and intervals are too narrow."
+        )
     stores_rows = anchors in ROWS_AS_ANCHORS or model in STORES_TRAINING_ROWS or not isinstance(model, str)
-    if stores_rows and len(fingerprints) <= MAX_FINGERPRINTS:
-        calibration.parts["fingerprints"] = np.sort(fingerprints)
+    reference = _reference(stacked, data, X, anchors, n_anchors, random_state)
     report = {
-        "rows": len(train),
-        "held_out": len(held),
-        "model": model if isinstance(model, str) else type(model).__name__,
-        "center": selection.center,
-        "center_errors": {name: error * unit for name, error in selection.errors.items()},
-        "cross_validation": {"folds": FOLDS, "rows": selection.rows},
+        "rows": len(X),
+        "scored": stacked.n_scored_,
+        "model": name,
+        "members": dict(zip(stacked.names_, stacked.weights_.tolist(), strict=True)),
+        "errors": stacked.member_errors_,
+        "error": stacked.error_,
         "anchors": anchors,
-        "n_anchors": len(np.unique(anchored.anchors_.X, axis=0)),
+        "n_anchors": len(np.unique(reference, axis=0)),
         "stores_rows": stores_rows,
         "sha256": table_sha256(fingerprints),
         "notes": data.notes,
-        **{name: width * unit for name, width in calibration.widths.items()},
+        **(_widths(stacked, coverage) if is_regression else {}),
     }
+    size = stacked.sizes_ if is_regression else error_probability(stacked.scored_proba_)
     return TableModel(
         target=target,
         task=data.task,
         schema=data.schema,
         coverage=coverage,
-        fitted=Fitted(preprocessor, anchored, **calibration.parts),
-        risk=calibration.risk,
-        target_mean=middle,
-        target_scale=unit,
-        delta=calibration.delta,
+        fitted=Fitted(
+            preprocessor,
+            stacked,
+            ranges,
+            reference,
+            np.sort(fingerprints)
+            if stores_rows and len(X) <= MAX_FINGERPRINTS
+            else np.empty(0, dtype=np.uint64),
+        ),
+        risk=RiskScale.from_measures({"size": size, "beyond": ranges.beyond_others(X)}),
         labels=data.labels,
         origin=data.origin,
         target_format=data.target_format,
@@ -211,86 +209,86 @@ def fit(
     )
 
 
-@dataclass(frozen=True)
-class _Calibration:
-    """What the held-out rows determine; in units of the scaled target."""
-
-    parts: dict[str, Any]
-    """Fields of `Fitted`."""
-    risk: RiskScale
-    delta: float = 0.0
-    widths: dict[str, float] = field(default_factory=dict)
-    """Mean width of intervals, and the width of intervals of constant width with the same coverage."""
-
-
-def _calibrate_regression(
-    anchored: Any, selection: Selection, train: Rows, held: Rows, coverage: float
-) -> _Calibration:
-    # δ is not computed from the held-out rows: their scores would differ from those of new rows.
-    probes = permuted_features(train[0], np.random.default_rng(anchored.random_state))
-    delta = selection.delta * typical_sigma(anchored, probes)
-    X, y = held
-    posterior = anchored.posterior(X)
-    mean, std = posterior.mean, posterior.std
-    scores = regression_scores(y, mean, std, delta)
-    reference = reference_points(anchored.anchors_, *train)
-    reverse = reverse_scores(anchored, X, mean, reference)
-    half = conformal_quantile(scores, coverage) * np.mean(std + delta)
-    constant_half = conformal_quantile(np.abs(y - mean), coverage)
-    return _Calibration(
-        {"scores": scores, "reference": reference},
-        RiskScale.from_held_out({"std": std, "reverse": reverse}),
-        delta,
-        {"width": float(2 * half), "constant_width": float(2 * constant_half)},
-    )
+def _members(
+    model: str | BaseEstimator, task: str, X: np.ndarray, quick: bool, anchoring: dict[str, Any]
+) -> list[tuple[str, BaseEstimator]]:
+    """Return the models to combine: a named one with anchors and without, or those of "auto"."""
+    is_regression = task == REGRESSION
+    if isinstance(model, str) and model == AUTO:
+        members = regression_members if is_regression else classification_members
+        store_rows = anchoring["anchors"] in ROWS_AS_ANCHORS
+        return members(len(X), quick=quick, store_rows=store_rows, **anchoring)
+    base = build_base_model(BaseModel(model), task) if isinstance(model, str) else model
+    anchored = (AnchoredRegressor if is_regression else AnchoredClassifier)(base, **anchoring)
+    has_plain = is_regression or hasattr(base, "predict_proba")
+    return [("anchored", anchored), *([("plain", base)] if has_plain else [])]
 
 
-def _calibrate_classification(
-    anchored: Any, selection: Selection, train: Rows, held: Rows, coverage: float
-) -> _Calibration:
-    X, y = held
-    proba = anchored.predict_proba(X)
-    risk = RiskScale.from_held_out({"error_probability": error_probability(proba)})
-    return _Calibration({"scores": classification_scores(y, proba, anchored.classes_)}, risk)
+def _reference(
+    stacked: StackedRegressor | StackedClassifier,
+    data: TrainingTable,
+    X: np.ndarray,
+    anchors: str,
+    n_anchors: int,
+    random_state: int,
+) -> np.ndarray:
+    """Return the rows that `evaluate` compares others with: the anchors, or ones like them without these."""
+    for member in stacked.estimators_:
+        if isinstance(member, (AnchoredRegressor, AnchoredClassifier)):
+            return np.asarray(member.anchors_.X)
+    rng = np.random.default_rng(random_state)
+    return np.asarray(get_prior(anchors).draw(Anchors(X), n_anchors, rng, labels=_strata(data)).X)
 
 
-def _check_parameters(model: Any, coverage: float, center: str, anchors: str) -> None:
-    if isinstance(model, str) and model not in list(BaseModel):
-        raise ValueError(f"model must be one of {[str(name) for name in BaseModel]}, got {model!r}.")
+def _widths(stacked: StackedRegressor, coverage: float) -> dict[str, float]:
+    """Return the mean width of intervals, and the width of intervals of constant width."""
+    tails = [(1.0 - coverage) / 2.0, (1.0 + coverage) / 2.0]
+    lower, upper = quantiles_of_scores(stacked.scores_, tails)
+    constant_lower, constant_upper = quantiles_of_scores(stacked.scores_ * stacked.sizes_, tails)
+    return {
+        "width": float((upper - lower) * stacked.sizes_.mean()),
+        "constant_width": float(constant_upper - constant_lower),
+    }
+
+
+def _strata(data: TrainingTable) -> np.ndarray:
+    """Return the classes, or the deciles of the targets, for balanced anchors."""
+    if data.task != REGRESSION:
+        return np.unique(data.y, return_inverse=True)[1]
+    ranks = np.argsort(np.argsort(data.y, kind="stable"), kind="stable")
+    return np.asarray(ranks * 10 // len(ranks))
+
+
+def _check_parameters(model: Any, coverage: float, anchors: str) -> None:
+    if isinstance(model, str) and model not in [AUTO, *BaseModel]:
+        names = [AUTO, *(str(name) for name in BaseModel)]
+        raise ValueError(f"model must be one of {names}, got {model!r}.")
     if not 0.0 < coverage < 1.0:
         raise ValueError(f"coverage must lie between 0 and 1, got {coverage!r}.")
-    for name, value, choices in (("center", center, ("auto", *CENTERS)), ("anchors", anchors, (*PRIORS,))):
-        if value not in choices:
-            raise ValueError(f"{name} must be one of {list(choices)}, got {value!r}.")
+    if anchors not in PRIORS:
+        raise ValueError(f"anchors must be one of {[*PRIORS]}, got {anchors!r}.")
 
 
-def _hold_out(data: TrainingTable, coverage: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the rows to train on and the rows for calibration, in their order in the table."""
-    n = len(data.y)
-    n_held = int(np.ceil(HELD_OUT_FRACTION * n))
-    needed = rows_needed(coverage)
-    if n_held < needed or n - n_held < MIN_ROWS:
-        fewest = max(
-            int(np.ceil((needed - 1) / HELD_OUT_FRACTION)) + 1,
-            int(np.ceil(MIN_ROWS / (1 - HELD_OUT_FRACTION))),
-        )
+def _check_rows(data: TrainingTable, coverage: float) -> None:
+    """Raise an error for too few rows, or rows of a class."""
+    n, fewest = len(data.y), max(MIN_ROWS, _scores_needed(coverage, data.task))
+    if n < fewest:
         raise TableError(f"{n:,} rows are too few: a coverage of {coverage:g} requires at least {fewest:,}.")
-    strata = None
     if data.task != REGRESSION:
-        strata = data.y
         classes, counts = np.unique(data.y, return_counts=True)
         if counts.min() < 2:
             raise TableError(f'the class "{classes[counts.argmin()]}" has a single row: two are needed.')
-        if n_held < len(classes):
-            raise TableError(f"{len(classes):,} classes are too many for {n:,} rows.")
-    train, held = train_test_split(np.arange(n), test_size=n_held, random_state=seed, stratify=strata)
-    return np.sort(train), np.sort(held)
 
 
-def _mean_and_std(y: np.ndarray) -> tuple[float, float]:
-    """Return the mean and the standard deviation of targets, which svm and mlp need near 0 and 1.
+def _check_scored(n_scored: int, n: int, coverage: float, task: str) -> None:
+    """Raise an error for too few scored rows: of many rows, a part is scored."""
+    if n_scored < (fewest := _scores_needed(coverage, task)):
+        raise TableError(
+            f"a coverage of {coverage:g} requires at least {fewest:,} scored rows: of {n:,} rows, "
+            f"{n_scored:,} are scored."
+        )
 
-    The targets are divided by the largest first, so that their squares do not overflow.
-    """
-    largest = float(np.abs(y).max()) or 1.0
-    return largest * float(np.mean(y / largest)), largest * float(np.std(y / largest)) or 1.0
+
+def _scores_needed(coverage: float, task: str) -> int:
+    # Half of the rows that an interval misses are beyond each end.
+    return rows_needed((1.0 + coverage) / 2.0 if task == REGRESSION else coverage)

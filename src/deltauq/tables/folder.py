@@ -19,19 +19,22 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sklearn.ensemble import RandomForestRegressor
 
 from deltauq._version import __version__
+from deltauq.calibration import ConformalClassifier, Difficulty
 from deltauq.core import Anchors
-from deltauq.estimators import AnchoredClassifier, AnchoredRegressor
+from deltauq.estimators import AnchoredClassifier, AnchoredRegressor, StackedClassifier, StackedRegressor
 from deltauq.tables.errors import ModelFolderError, VersionWarning, require_pandas, require_skops
 from deltauq.tables.metadata import check_metadata
-from deltauq.tables.model import Fitted, RiskScale, TableModel
+from deltauq.tables.model import Fitted, TableModel
+from deltauq.tables.risk import ColumnRanges, RiskScale
 from deltauq.tables.schema import CATEGORY, CLASSIFICATION, REGRESSION, Column, Schema
 from deltauq.tables.tree_validation import check_estimators, check_trees
 from deltauq.utils.filesystem import set_default_permissions
 from deltauq.utils.formatting import first_line
 
-FORMAT = "deltauq.table/5"
+FORMAT = "deltauq.table/6"
 METADATA_FILE, FITTED_FILE, SKOPS_SCHEMA = "metadata.json", "model.skops", "schema.json"
 FILES = {METADATA_FILE, FITTED_FILE}
 MAX_BYTES = {METADATA_FILE: 64 * 2**20, FITTED_FILE: 4 * 2**30}
@@ -43,8 +46,7 @@ MAX_ENTRIES = 200_000
 BLOCK = 2**20
 MAX_UNPACKED, MAX_RATIO = 256 * 2**20, 50
 """An archive may unpack to at most this many bytes, or times its size; arrays rarely shrink tenfold."""
-NUMBER_FIELDS = ("coverage", "target_mean", "target_scale", "delta")
-PLAIN_FIELDS = ("target", "task", "labels", "origin", "target_format", "report")
+PLAIN_FIELDS = ("coverage", "target", "task", "labels", "origin", "target_format", "report")
 """Attributes of a model that are stored as they are."""
 PACKAGES = ("numpy", "scikit-learn", "skops")
 TRUSTED = (
@@ -54,8 +56,15 @@ TRUSTED = (
     "deltauq.core.target.DifferenceTarget",
     "deltauq.core.target.ValueTarget",
     "deltauq.estimators.classifier.AnchoredClassifier",
+    "deltauq.calibration.conformal.ConformalClassifier",
+    "deltauq.calibration.difficulty.Difficulty",
     "deltauq.estimators.regressor.AnchoredRegressor",
+    "deltauq.estimators.smooth.GaussianKernels",
+    "deltauq.estimators.smooth.SmoothPipeline",
+    "deltauq.estimators.stacked_classifier.StackedClassifier",
+    "deltauq.estimators.stacked_regressor.StackedRegressor",
     "deltauq.tables.preprocessing.UnitScaler",
+    "deltauq.tables.risk.ColumnRanges",
     "numpy.dtype",
     "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",
     "sklearn.metrics._dist_metrics.EuclideanDistance64",
@@ -209,7 +218,7 @@ def metadata_digest(metadata: dict[str, Any]) -> str:
 def _metadata_json(model: TableModel, fitted: bytes) -> str:
     metadata: dict[str, Any] = {
         "format": FORMAT,
-        **{name: getattr(model, name) for name in (*NUMBER_FIELDS, *PLAIN_FIELDS)},
+        **{name: getattr(model, name) for name in PLAIN_FIELDS},
         "schema": [asdict(column) for column in model.schema.columns],
         "risk": model.risk.limits,
         "versions": {
@@ -228,7 +237,6 @@ def _assemble(metadata: dict[str, Any], parts: dict[str, Any]) -> TableModel:
     columns = ({**column, "categories": tuple(column["categories"])} for column in metadata["schema"])
     schema = Schema(tuple(Column(**column) for column in columns))
     attributes: dict[str, Any] = {name: metadata[name] for name in PLAIN_FIELDS}
-    attributes |= {name: float(metadata[name]) for name in NUMBER_FIELDS}
     risk = RiskScale({name: (float(low), float(high)) for name, (low, high) in metadata["risk"].items()})
     return TableModel(schema=schema, fitted=Fitted(**parts), risk=risk, **attributes)
 
@@ -318,7 +326,7 @@ def _build(folder: Path, packed: bytes, trust: Iterable[str]) -> dict[str, Any]:
 def _check_parts(parts: dict[str, Any], schema: Schema, task: str) -> None:
     """Raise an error for parts that do not fit the schema, the task or each other."""
     model, preprocessor = parts["model"], parts["preprocessor"]
-    if type(model) is not {REGRESSION: AnchoredRegressor, CLASSIFICATION: AnchoredClassifier}[task]:
+    if type(model) is not {REGRESSION: StackedRegressor, CLASSIFICATION: StackedClassifier}[task]:
         raise ValueError(f"its {type(model).__name__} is not a model for {task}")
     if list(getattr(preprocessor, "feature_names_in_", ())) != schema.names:
         raise ValueError("its schema and its preprocessing have different columns")
@@ -330,28 +338,62 @@ def _check_parts(parts: dict[str, Any], schema: Schema, task: str) -> None:
         if not {*fitted} <= {*categories}:
             raise ValueError("its schema and its preprocessing have different categories")
     d = int(model.n_features_in_)
-    _check_anchors(model.anchors_, d, model.target_.needs_labels)
+    for member in model.estimators_:
+        if isinstance(member, (AnchoredRegressor, AnchoredClassifier)):
+            _check_anchors(member.anchors_, d, member.target_.needs_labels)
+            check_trees(member.estimator_, member.encoding_.width * d)
+            if hasattr(member, "center_"):
+                check_trees(member.center_, d)
+        else:
+            check_trees(member, d)
     check_estimators(model)
-    check_trees(model.estimator_, model.encoding_.width * d)
-    if hasattr(model, "center_"):
-        check_trees(model.center_, d)
-    if task == REGRESSION:
-        _check_anchors(parts["reference"], d, labelled=True)
+    _check_weights("weights", model.weights_, len(model.estimators_))
+    reference, ranges = parts["reference"], parts["ranges"]
+    _check_numbers("reference rows", reference, (len(reference), d))
+    _check_type("ranges", ranges, ColumnRanges)
+    for name in ("low", "high", "unit"):
+        _check_numbers("ranges", getattr(ranges, name), (d,))
+    if np.any(ranges.unit <= 0):
+        raise ValueError("its ranges have a unit that is not positive")
     if parts["fingerprints"].dtype != np.uint64 or parts["fingerprints"].ndim != 1:
         raise ValueError("its fingerprints are not uint64 hashes")
-    scores = parts["scores"]
-    _check_numbers("scores", scores, (len(scores),))
-    if not (len(scores) and scores[0] >= 0 and np.all(np.diff(scores) >= 0)):
-        raise ValueError("its scores are not ascending from 0")
+    if task == REGRESSION:
+        _check_regression(model, d)
+    else:
+        _check_type("conformal", model.conformal_, ConformalClassifier)
+        _check_numbers("scores", model.conformal_.scores_, (model.n_scored_,))
+        _check_scalars(model, ["floor_"], is_positive=True)
+
+
+def _check_regression(model: StackedRegressor, d: int) -> None:
+    """Raise an error for invalid parts of a model of d columns that only regression has."""
+    difficulty = model.difficulty_
+    _check_type("difficulty", difficulty, Difficulty)
+    _check_type("forest", difficulty.forest_, RandomForestRegressor)
+    # A variance of each member, and that between them.
+    _check_weights("weights of variances", difficulty.weights_, len(model.estimators_) + 1)
+    check_trees(difficulty.forest_, d + 2)
+    _check_scalars(difficulty, ["constant_"], is_positive=True)
+    _check_scalars(model, ["target_scale_"], is_positive=True)
+    _check_scalars(model, ["target_mean_", "std_factor_"], is_positive=False)
+    if model.std_factor_ < 0 or not difficulty.largest_ > 0:
+        raise ValueError("its standard deviations are negative")
+    _check_numbers("range of the target", np.asarray(model.target_range_), (2,))
+    _check_numbers("scores", model.scores_, (model.n_scored_,))
+    _check_numbers("sizes", model.sizes_, (model.n_scored_,))
 
 
 def _check_anchors(anchors: Any, d: int, labelled: bool) -> None:
     """Raise an error unless anchors are rows of d numbers, with a target each if they are labelled."""
-    if type(anchors) is not Anchors:
-        raise ValueError(f"its anchors are a {type(anchors).__name__}")
+    _check_type("anchors", anchors, Anchors)
     _check_numbers("anchors", anchors.X, (len(anchors.X), d))
     if labelled:
         _check_numbers("targets of anchors", anchors.y, (len(anchors.X),))
+
+
+def _check_type(name: str, part: Any, expected: type) -> None:
+    if type(part) is not expected:
+        raise ValueError(f"its {name} part is a {type(part).__name__}, not {expected.__name__}")
 
 
 def _check_numbers(name: str, values: Any, shape: tuple[int, ...]) -> None:
@@ -362,8 +404,26 @@ def _check_numbers(name: str, values: Any, shape: tuple[int, ...]) -> None:
         raise ValueError(f"its {name} are not finite")
 
 
+def _check_weights(name: str, values: Any, n: int) -> None:
+    """Raise an error unless values are n weights, none of them negative."""
+    _check_numbers(name, values, (n,))
+    if np.any(values < 0):
+        raise ValueError(f"its {name} are negative")
+
+
+def _check_scalars(part: Any, names: list[str], is_positive: bool) -> None:
+    """Raise an error unless attributes of a part are finite numbers, and positive if they must be."""
+    for name in names:
+        value = getattr(part, name)
+        if not (isinstance(value, float) and np.isfinite(value) and (value > 0 or not is_positive)):
+            raise ValueError(
+                f"its {name.strip('_')} is not a {'positive' if is_positive else 'finite'} number"
+            )
+
+
 def _try_out(model: TableModel) -> None:
     """Predict a row of missing values, so that parts that do not fit each other fail now."""
+    model.check_coverage(model.coverage)
     empty = {column.name: ["" if column.kind == CATEGORY else np.nan] for column in model.schema.columns}
     columns = model.decode_dates(model.predict_columns(require_pandas().DataFrame(empty)))
     if model.task == REGRESSION and not columns["lower"][0] <= columns["upper"][0]:

@@ -68,9 +68,6 @@ FIELDS: dict[str, Rule] = {
     "target": TEXT,
     "task": _one_of(REGRESSION, CLASSIFICATION),
     "coverage": _number("a number between 0 and 1", lambda value: 0 < value < 1),
-    "target_mean": _number("a finite number"),
-    "target_scale": _number("a finite number above 0", lambda value: value > 0),
-    "delta": _number("a finite number, not negative", lambda value: value >= 0),
     "labels": _one_of("string", "int64", "float64", "bool"),
     "origin": TIMESTAMP,
     "schema": ("a list of columns", lambda value: isinstance(value, list) and len(value) > 0),
@@ -87,10 +84,7 @@ COLUMN: dict[str, Rule] = {
     "categories": CATEGORIES,
     "format": TEXT,
 }
-RISK: dict[str, dict[str, Rule]] = {
-    REGRESSION: {"std": LIMITS, "reverse": LIMITS},
-    CLASSIFICATION: {"error_probability": LIMITS},
-}
+RISK: dict[str, Rule] = {"size": LIMITS, "beyond": LIMITS}
 
 
 def check_metadata(metadata: dict[str, Any]) -> None:
@@ -106,7 +100,7 @@ def check_metadata(metadata: dict[str, Any]) -> None:
     if len({*names, metadata["target"]}) <= len(names):
         raise ValueError("two of its columns, or a column and the target, share a name")
     _check_format(metadata["target_format"], DATE if metadata["origin"] else NUMBER)
-    _check(metadata["risk"], RISK[metadata["task"]], "its risk")
+    _check(metadata["risk"], RISK, "its risk")
 
 
 def _check_format(form: str, kind: str) -> None:

@@ -1,23 +1,21 @@
-"""`TableModel`: an anchored model of one column of a table, with intervals or sets and levels of risk."""
+"""`TableModel`: a model of one column of a table, with intervals or sets and levels of risk."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.special import ndtri
-from sklearn.metrics import pairwise_distances_argmin
 
-from deltauq.calibration import ConformalClassifier, ConformalRegressor
-from deltauq.calibration.conformal import conformal_quantile, max_coverage
-from deltauq.core import Anchors
-from deltauq.estimators import AnchoredClassifier, AnchoredRegressor
+from deltauq.calibration import quantiles_of_scores
+from deltauq.calibration.conformal import max_coverage
+from deltauq.estimators import StackedClassifier, StackedRegressor
 from deltauq.tables.errors import TableError, model_errors, require_pandas
 from deltauq.tables.io import read_frame
 from deltauq.tables.preprocessing import encode
+from deltauq.tables.risk import ColumnRanges, RiskScale
 from deltauq.tables.schema import REGRESSION, Schema, from_days
 from deltauq.tables.text_parsing import check_formats
 from deltauq.utils.formatting import short_repr
@@ -25,55 +23,10 @@ from deltauq.utils.formatting import short_repr
 if TYPE_CHECKING:
     import pandas as pd
 
-STD_LEVEL = 0.9
-"""`std` is the half-width of intervals of this coverage over that of a standard normal distribution."""
-RISK_LEVELS = ("low", "moderate", "high")
-RISK_FRACTIONS = (0.20, 0.05)
-"""Of rows like the training data, at most these shares have a moderate or high, and a high risk."""
-REVERSE_FRACTION = 0.2
-"""The part of these rows for the second of two measures: the first one ranks errors better."""
-ROWS_PER_CALL = 16_384
 
-
-@dataclass(frozen=True)
-class RiskScale:
-    """The limits beyond which the risk of a row is moderate, and high.
-
-    Attributes
-    ----------
-    limits : dict of str to (float, float)
-        For each measure of risk. Regression has `std`, the spread over anchors, and `reverse`, the
-        reverse-anchoring score; classification has `error_probability`, 1 minus the probability of the
-        predicted class.
-    """
-
-    limits: dict[str, tuple[float, float]]
-
-    @classmethod
-    def from_held_out(cls, measures: Mapping[str, np.ndarray]) -> RiskScale:
-        """Return the limits that a new row exceeds with a probability of at most `RISK_FRACTIONS`.
-
-        This is conformal prediction: if n held-out rows and a new row are exchangeable, the new row exceeds
-        the a-th largest held-out value with a probability of at most a / (n + 1). Two measures share the a
-        rows. Where n is too small, the limit is the largest float. Each measure is an array of shape (n,).
-        """
-        n = len(next(iter(measures.values())))
-        limits: dict[str, list[float]] = {name: [] for name in measures}
-        for share in RISK_FRACTIONS:
-            allowed = int(share * (n + 1) + 1e-9)
-            second = (
-                max(int(REVERSE_FRACTION * allowed + 1e-9), min(allowed - 1, 1), 0)
-                if len(measures) > 1
-                else 0
-            )
-            for (name, values), a in zip(measures.items(), (allowed - second, second), strict=False):
-                limits[name].append(float(np.sort(values)[n - a]) if a > 0 else np.finfo(np.float64).max)
-        return cls({name: (moderate, high) for name, (moderate, high) in limits.items()})
-
-    def levels(self, measures: Mapping[str, np.ndarray]) -> np.ndarray:
-        """Return the `RISK_LEVELS` of n rows, by the measure with the higher level."""
-        steps = [np.searchsorted(limits, measures[name]) for name, limits in self.limits.items()]
-        return np.array(RISK_LEVELS, dtype=object)[np.max(steps, axis=0)]
+QUANTILE = "quantile_"
+DATE_COLUMNS = ("prediction", "lower", "upper", QUANTILE)
+"""Columns that are dates if the target is one."""
 
 
 @dataclass(frozen=True)
@@ -82,12 +35,12 @@ class Fitted:
 
     preprocessor: Any
     """The preprocessing, from a table that the schema has read to numbers."""
-    model: AnchoredRegressor | AnchoredClassifier
-    """Fitted to these numbers; a regression predicts in units of `TableModel.target_scale`."""
-    scores: np.ndarray
-    """The conformal scores of the held-out rows, ascending."""
-    reference: Anchors | None = None
-    """The points with known targets that reverse anchoring compares with; None for classification."""
+    model: StackedRegressor | StackedClassifier
+    """Fitted to these numbers."""
+    ranges: ColumnRanges
+    """The ranges of the numbers."""
+    reference: np.ndarray
+    """Rows, or averages of rows, that `evaluate` compares uncertain rows with."""
     fingerprints: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.uint64))
     """A hash of each row that the model was fitted to, ascending; empty where none are kept."""
 
@@ -111,10 +64,6 @@ class TableModel:
         The fitted parts.
     risk : RiskScale
         The limits of the levels of risk.
-    target_mean, target_scale : float
-        The model predicts ``(y - target_mean) / target_scale``.
-    delta : float
-        Added to σ of a regression, so that a σ near zero does not claim an error near zero.
     labels : {"string", "int64", "float64", "bool"}
         The type of classes in the output.
     origin : str
@@ -131,9 +80,6 @@ class TableModel:
     coverage: float
     fitted: Fitted
     risk: RiskScale
-    target_mean: float = 0.0
-    target_scale: float = 1.0
-    delta: float = 0.0
     labels: str = "string"
     origin: str = ""
     target_format: str = ""
@@ -142,7 +88,7 @@ class TableModel:
     def __repr__(self) -> str:
         return (
             f"TableModel(target={self.target!r}, task={self.task!r}, columns={len(self.schema.columns)}, "
-            f"model={type(self.fitted.model.estimator).__name__}, coverage={self.coverage})"
+            f"model={self.report.get('model')}, coverage={self.coverage})"
         )
 
     def predict(
@@ -185,27 +131,96 @@ class TableModel:
         columns = self.predict_columns(schema.read(frame.reset_index(drop=True)), coverage)
         return require_pandas().DataFrame(self.decode_dates(columns), index=frame.index)
 
+    def predict_quantiles(
+        self,
+        table: Any,
+        levels: Sequence[float],
+        *,
+        date_format: str | None = None,
+        decimal: str | None = None,
+        encoding: str = "utf-8",
+    ) -> pd.DataFrame:
+        """Predict quantiles of a number for every row of a table.
+
+        Parameters
+        ----------
+        table, date_format, decimal, encoding
+            As for `predict`.
+        levels : sequence of float
+            Levels in (0, 1), such as 0.5 for the median.
+
+        Returns
+        -------
+        quantiles : DataFrame of n rows
+            A column for each level, such as `quantile_0.5`. Higher levels have higher quantiles in every row.
+        """
+        self.check_levels(levels)
+        frame, _ = read_frame(table, encoding)
+        schema = self.with_formats(date_format, decimal).schema
+        columns = self.predict_columns(schema.read(frame.reset_index(drop=True)), levels=levels)
+        quantiles = {name: columns[name] for name in columns if name.startswith(QUANTILE)}
+        return require_pandas().DataFrame(self.decode_dates(quantiles), index=frame.index)
+
     def check_coverage(self, coverage: float) -> None:
-        """Raise an error for a coverage that the number of held-out rows does not allow."""
+        """Raise an error for a coverage that the number of scored rows does not allow."""
         if not 0.0 < coverage < 1.0:
             raise TableError(f"coverage must lie between 0 and 1, got {coverage:g}.")
-        n = len(self.fitted.scores)
-        if coverage > max_coverage(n):
+        if coverage > self.max_coverage:
             raise TableError(
-                f"a coverage of {coverage:g} requires more than {n:,} held-out rows: "
-                f"the largest coverage is {max_coverage(n):.3g}."
+                f"a coverage of {coverage:g} requires more than {self.n_scored:,} scored rows: the largest "
+                f"coverage is {_rounded_down(self.max_coverage):g}."
             )
+
+    def check_levels(self, levels: Sequence[float]) -> None:
+        """Raise an error for levels that the task or the number of scored rows does not allow."""
+        if len(levels) and self.task != REGRESSION:
+            raise TableError(f"{self.target} is a class: quantiles are for numbers.")
+        largest = max_coverage(self.n_scored)
+        for level in levels:
+            if not 0.0 < level < 1.0:
+                raise TableError(f"levels of quantiles must lie between 0 and 1, got {level:g}.")
+            if not 1.0 - largest <= level <= largest:
+                bound = _rounded_down(largest)
+                raise TableError(
+                    f"a quantile at {level:g} requires more than {self.n_scored:,} scored rows: levels "
+                    f"from {1.0 - bound:g} to {bound:g} are possible."
+                )
+        if len({*map(quantile_name, levels)}) < len(levels):
+            raise TableError(f"two of the levels {', '.join(f'{level:g}' for level in levels)} are equal.")
+
+    def set_jobs(self, n_jobs: int | None) -> None:
+        """Set the number of threads that predict."""
+        self.fitted.model.set_jobs(n_jobs)
+
+    @property
+    def n_scored(self) -> int:
+        """The number of rows whose out-of-fold or held-out predictions determine intervals or sets."""
+        return self.fitted.model.n_scored_
+
+    @property
+    def max_coverage(self) -> float:
+        """The largest coverage that the number of scored rows allows."""
+        largest = max_coverage(self.n_scored)
+        # Half of the rows that an interval misses are beyond each end.
+        return 2.0 * largest - 1.0 if self.task == REGRESSION else largest
 
     def encode(self, X: pd.DataFrame) -> np.ndarray:
         """Return n rows, as the schema reads them, as the numbers that the model is fitted to."""
         return encode(self.fitted.preprocessor, X)
 
-    def predict_columns(self, X: pd.DataFrame, coverage: float | None = None) -> dict[str, Any]:
-        """Return the columns of `predict`, dates in days, for a table that the schema has read."""
+    def predict_columns(
+        self, X: pd.DataFrame, coverage: float | None = None, levels: Sequence[float] = ()
+    ) -> dict[str, Any]:
+        """Return the columns of `predict` and `predict_quantiles` for a table that the schema has read.
+
+        Dates are in days.
+        """
         coverage = self.coverage if coverage is None else coverage
-        columns = self._regression_columns if self.task == REGRESSION else self._class_columns
-        with model_errors("the model cannot predict these rows", self.fitted.model.estimator):
-            return columns(self.encode(X), coverage)
+        with model_errors("the model cannot predict these rows", self.fitted.model):
+            numbers = self.encode(X)
+            if self.task == REGRESSION:
+                return self._regression_columns(numbers, coverage, levels)
+            return self._class_columns(numbers, coverage)
 
     def with_formats(self, date_format: str | None = None, decimal: str | None = None) -> TableModel:
         """Return this model for text in the given formats, if the training table had others.
@@ -221,8 +236,8 @@ class TableModel:
 
     def decode_dates(self, columns: dict[str, Any]) -> dict[str, Any]:
         """Return the columns of `predict_columns` with dates instead of days, if the target is a date."""
-        names = ("prediction", "lower", "upper") if self.origin else ()
-        return {**columns, **{name: from_days(columns[name], self.origin) for name in names}}
+        dates = [name for name in columns if name.startswith(DATE_COLUMNS)] if self.origin else []
+        return {**columns, **{name: from_days(columns[name], self.origin) for name in dates}}
 
     def save(self, folder: str | PathLike[str]) -> None:
         """Write the model to a folder, from which `deltauq.load` reads it.
@@ -241,34 +256,41 @@ class TableModel:
         """The classes in the order of their columns; empty for regression."""
         return [self._label(name) for name in getattr(self.fitted.model, "classes_", ())]
 
-    def _regression_columns(self, X: np.ndarray, coverage: float) -> dict[str, Any]:
-        fitted = self.fitted
-        posterior = fitted.model.posterior(X)
-        mean, std = posterior.mean, posterior.std
-        if not (np.all(np.isfinite(mean)) and np.all(np.isfinite(std))):
+    def _regression_columns(self, X: np.ndarray, coverage: float, levels: Sequence[float]) -> dict[str, Any]:
+        model = self.fitted.model
+        mean, sizes = model.predict_sizes(X)
+        if not (np.all(np.isfinite(mean)) and np.all(np.isfinite(sizes))):
             raise TableError("the model cannot predict these rows: its predictions are not finite.")
-        lower, upper = ConformalRegressor.from_scores(fitted.scores, self.delta).interval(mean, std, coverage)
-        reverse = reverse_scores(fitted.model, X, mean, fitted.reference)
+        tails = [(1.0 - coverage) / 2.0, (1.0 + coverage) / 2.0]
+        lower, upper = quantiles_of_scores(model.scores_, tails)
         return {
-            "prediction": self.target_mean + self.target_scale * mean,
-            "std": self.target_scale * error_std(fitted.scores, std + self.delta),
-            "lower": self.target_mean + self.target_scale * lower,
-            "upper": self.target_mean + self.target_scale * upper,
-            "risk": self.risk.levels({"std": std, "reverse": reverse}),
+            "prediction": mean,
+            "std": model.std_factor_ * sizes,
+            "lower": mean + sizes * lower,
+            "upper": mean + sizes * upper,
+            "risk": self._risk(X, sizes),
+            **{
+                quantile_name(level): mean + sizes * score
+                for level, score in zip(levels, quantiles_of_scores(model.scores_, levels), strict=True)
+            },
         }
 
     def _class_columns(self, X: np.ndarray, coverage: float) -> dict[str, Any]:
         model, classes = self.fitted.model, self.classes
         proba, std = model.predict_proba(X, return_std=True)
-        conformal = ConformalClassifier.from_scores(self.fitted.scores, model.classes_)
+        if not (np.all(np.isfinite(proba)) and np.all(np.isfinite(std))):
+            raise TableError("the model cannot predict these rows: its probabilities are not finite.")
         columns: dict[str, Any] = {"prediction": [classes[k] for k in proba.argmax(axis=1)]}
         for k, name in enumerate(classes):
             columns[f"probability_{name}"] = proba[:, k]
             columns[f"std_{name}"] = std[:, k]
-        sets = conformal.sets(proba, coverage, allow_empty=False)
+        sets = model.conformal_.sets(proba, coverage, allow_empty=False)
         columns["set"] = [[classes[k] for k in np.flatnonzero(row)] for row in sets]
-        columns["risk"] = self.risk.levels({"error_probability": error_probability(proba)})
+        columns["risk"] = self._risk(X, error_probability(proba))
         return columns
+
+    def _risk(self, X: np.ndarray, size: np.ndarray) -> np.ndarray:
+        return self.risk.levels({"size": size, "beyond": self.fitted.ranges.beyond(X)})
 
     def _label(self, name: str) -> Any:
         """Return a class with its type in the training table."""
@@ -277,51 +299,15 @@ class TableModel:
         return {"int64": int, "float64": float}.get(self.labels, str)(name)
 
 
-def reverse_scores(model: Any, X: np.ndarray, predicted: np.ndarray, reference: Any) -> np.ndarray:
-    """Return for n rows how wrong predictions of points with known targets are if the row is the anchor.
-
-    The score of x is the largest ``|y_r - f(r)|`` over the reference points r with the targets y_r, where
-    f(r) is predicted under the anchor x alone. A model of differences needs the target of that anchor, which
-    is not known: the prediction for x, of which `predicted` has shape (n,), takes its place.
-    """
-    scores = np.zeros(len(X))
-    for start in range(0, len(X), ROWS_PER_CALL):
-        part = slice(start, start + ROWS_PER_CALL)
-        rows, worst = X[part], scores[part]
-        for point, target in zip(reference.X, reference.y, strict=True):
-            tuples = model.encoding_.encode(np.broadcast_to(point, rows.shape), rows)
-            value = model.target_.decode(model.estimator_.predict(tuples), predicted[part])
-            np.maximum(worst, np.abs(target - value), out=worst)
-    return scores
+def quantile_name(level: float) -> str:
+    """Return the name of the column of quantiles at a level."""
+    return f"{QUANTILE}{level:g}"
 
 
-def reference_points(anchors: Anchors, X: np.ndarray, y: np.ndarray) -> Anchors:
-    """Return the different anchors with targets, given the training rows X and their targets y.
-
-    An anchor without a target gets the mean target of all rows that it is nearest to, or that of the row
-    nearest to it.
-    """
-    anchors = anchors.take(np.unique(anchors.X, axis=0, return_index=True)[1])
-    if anchors.y is not None:
-        return anchors
-    nearest = pairwise_distances_argmin(X, anchors.X)
-    counts = np.bincount(nearest, minlength=len(anchors))
-    sums = np.bincount(nearest, weights=y, minlength=len(anchors))
-    own = y[pairwise_distances_argmin(anchors.X, X)]
-    return Anchors(anchors.X, np.where(counts > 0, sums / np.maximum(counts, 1), own))
-
-
-def error_std(scores: np.ndarray, width: np.ndarray) -> np.ndarray:
-    """Return a standard deviation of errors that is consistent with the intervals and robust to outliers.
-
-    It is the half-width of the 90 % interval over that of a normal distribution. With fewer than nine scores
-    the level is lower; where more than 90 % of the scores are zero, it is that of the smallest other score.
-    The scores are ascending; the width is σ + δ of new rows.
-    """
-    n = len(scores)
-    zeros = int(np.searchsorted(scores, 0.0, side="right"))
-    level = min(max(STD_LEVEL, (zeros + 1) / (n + 1)), n / (n + 1))
-    return conformal_quantile(scores, level) / ndtri((1.0 + level) / 2.0) * width
+def _rounded_down(largest: float) -> float:
+    """Return a largest level with few digits, rounded such that it is allowed."""
+    unit = 10.0 ** (1 - np.floor(np.log10(1.0 - largest)))
+    return float(np.floor(largest * unit) / unit)
 
 
 def error_probability(proba: np.ndarray) -> np.ndarray:

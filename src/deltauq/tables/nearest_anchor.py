@@ -51,7 +51,7 @@ def largest_differences(
         The largest number of features for each row.
     """
     numbers, categories = _decode(model, model.encode(X.iloc[rows]))
-    anchor_numbers, anchor_categories = _decode(model, np.unique(model.fitted.model.anchors_.X, axis=0))
+    anchor_numbers, anchor_categories = _decode(model, model.fitted.reference)
     anchor_std = anchor_numbers.std(axis=0)
     unit = np.where(anchor_std > 0, anchor_std, numbers.std(axis=0))
     gaps = (numbers[:, None] - anchor_numbers[None]) / np.where(unit > 0, unit, 1.0)

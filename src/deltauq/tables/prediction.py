@@ -11,7 +11,8 @@ from typing import Any
 
 from deltauq.tables.errors import TableError, did_you_mean
 from deltauq.tables.io import TableStream, Writer, open_table, output_format, to_frame
-from deltauq.tables.model import RISK_LEVELS, TableModel
+from deltauq.tables.model import TableModel, quantile_name
+from deltauq.tables.risk import RISK_LEVELS
 from deltauq.tables.schema import unseen_note
 from deltauq.utils.filesystem import atomic_write
 
@@ -82,6 +83,7 @@ def predict_file(
     *,
     keep: Sequence[str] = (),
     coverage: float | None = None,
+    quantiles: Sequence[float] = (),
     strict: bool = False,
     date_format: str | None = None,
     decimal: str | None = None,
@@ -102,6 +104,8 @@ def predict_file(
         Columns of the source to copy to the output, before the predictions. Those of a CSV file are text.
     coverage : float, optional
         Nominal coverage. The default is the coverage that the model was fitted with.
+    quantiles : sequence of float, optional
+        Levels of quantiles to write as well, as for `TableModel.predict_quantiles`.
     strict : bool, default=False
         Whether columns and categories that the model was not trained on raise an error instead of a note.
     date_format, decimal, encoding
@@ -118,13 +122,22 @@ def predict_file(
     source, out = Path(source), Path(out)
     coverage = model.coverage if coverage is None else coverage
     model.check_coverage(coverage)
+    model.check_levels(quantiles)
     check_output(out)
     model = model.with_formats(date_format, decimal)
     if out.exists() and source.exists() and out.samefile(source):
         raise TableError(f"{out} is the table itself: name another output.")
     with open_table(source, batch_rows, encoding) as stream:
         tally = predict_stream(
-            model, stream, source, out, keep=keep, coverage=coverage, strict=strict, progress=progress
+            model,
+            stream,
+            source,
+            out,
+            keep=keep,
+            coverage=coverage,
+            quantiles=quantiles,
+            strict=strict,
+            progress=progress,
         )
     return tally.summary()
 
@@ -137,6 +150,7 @@ def predict_stream(
     *,
     keep: Sequence[str],
     coverage: float,
+    quantiles: Sequence[float] = (),
     strict: bool,
     progress: Callable[[int, int | None], None] | None = None,
     metadata: Callable[[Tally], dict[str, str]] | None = None,
@@ -146,7 +160,7 @@ def predict_stream(
     The parameters are those of `predict_file`; `source` is the name of the table in errors, and `metadata`
     a function of the tally whose result is stored in the file, which must be Parquet.
     """
-    check_columns(model, stream, keep, strict)
+    check_columns(model, stream, keep, strict, quantiles)
     tally = Tally(ignored=_ignored(model, stream, keep))
     with atomic_write(out) as part, Writer(part, out) as writer:
         for batch in stream.batches:
@@ -158,7 +172,7 @@ def predict_stream(
                     raise TableError(unseen_note(name, count, first))
                 tally.unseen[name] += count
                 tally.first.setdefault(name, first)
-            columns = model.predict_columns(X, coverage)
+            columns = model.predict_columns(X, coverage, quantiles)
             writer.write(kept, model.decode_dates(columns))
             tally.risk.update(columns["risk"])
             tally.rows += batch.num_rows
@@ -177,10 +191,16 @@ def check_output(out: Path) -> None:
         raise TableError(f"cannot write {out}: its name must end in .parquet, .arrow, .csv or .csv.gz.")
 
 
-def check_columns(model: TableModel, stream: TableStream, keep: Sequence[str], strict: bool) -> None:
+def check_columns(
+    model: TableModel,
+    stream: TableStream,
+    keep: Sequence[str],
+    strict: bool,
+    quantiles: Sequence[float] = (),
+) -> None:
     """Raise an error for a missing column and, if strict, for columns that the model was not trained on."""
     model.schema.require_columns(stream.names)
-    outputs = ["prediction", "std", "lower", "upper", "risk"]
+    outputs = ["prediction", "std", "lower", "upper", "risk", *map(quantile_name, quantiles)]
     if model.classes:
         classes = [f"{prefix}_{name}" for name in model.classes for prefix in ("probability", "std")]
         outputs = ["prediction", *classes, "set", "risk"]

@@ -236,8 +236,8 @@ def _infer_column(column: pd.Series, date_format: str | None, decimal: str | Non
     name = str(column.name)
     if unusable := unusable_values(column):
         return unusable
-    if column.nunique() <= 1:
-        return "one value"
+    if (n_values := column.nunique()) <= 1:
+        return "one value" if n_values else "no values"
     kind, form = infer_kind(column, date_format, decimal)
     if kind == NUMBER and name.startswith("Unnamed:") and _read_floats(column, form).is_monotonic_increasing:
         return "row numbers"
