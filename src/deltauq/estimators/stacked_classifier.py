@@ -44,7 +44,7 @@ class StackedClassifier(ClassifierMixin, BaseStacked):
     estimators : "auto" or list of (str, estimator) pairs, default="auto"
         The members. They need `predict_proba`.
     quick : bool, default=False
-        Whether to use three folds instead of five, and smaller members: a third of the time.
+        Whether to use three folds instead of five, and smaller members.
     random_state : int, RandomState or None, default=None
         Random seed.
     n_jobs : int or None, default=None
