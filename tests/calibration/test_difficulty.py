@@ -69,12 +69,18 @@ def test_the_mean_error_over_scale_is_one():
 
 
 def test_the_inputs_correct_variances_that_say_nothing():
-    difficulty = fitted(*errors_with_inputs(0)[:4])
+    difficulty = fitted(*errors_with_inputs(0, 10_000)[:4])
     X, mean, variances, errors, scale = errors_with_inputs(1)
     sizes = difficulty.predict(X, mean, variances)
     for value in (0.2, 2.0):
         rows = scale == value
         assert np.mean(sizes[rows]) == pytest.approx(np.mean(errors[rows]), rel=0.15)
+
+
+def test_few_rows_are_not_trusted():
+    X, mean, _, errors, _ = errors_with_inputs(0, 25)
+    difficulty = fitted(X, mean, np.zeros((25, 1)), errors)
+    assert np.all(np.abs(difficulty.sizes_ - errors.mean()) <= 25 / 125 * np.abs(errors - errors.mean()).max())
 
 
 @pytest.mark.parametrize("data", [errors_with_variances, errors_with_inputs])

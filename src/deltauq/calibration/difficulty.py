@@ -20,6 +20,8 @@ MAX_SAMPLES = 2000
 """Rows per tree, which bounds the time of large tables."""
 RATIO_LEVEL = 0.99
 """Larger ratios of error and spread than this quantile are set to it, so that single rows do not matter."""
+PRIOR_ROWS = 100
+"""Ratios are shrunk to their mean as if so many rows with it had been added: few rows say little."""
 SMALLEST_RATIO = 0.1
 """The forest divides a spread by ten at most."""
 LOG_WEIGHTS = 4.0
@@ -40,7 +42,7 @@ class Difficulty(BaseEstimator):
        have a Laplace distribution with this scale. The constant keeps intervals from having no width where
        all variances vanish.
     2. A random forest learns the ratio of the error to this scale from the inputs, the prediction and the
-       scale. Its out-of-bag predictions are those for the rows it was fitted to, so that scores of these rows
+       scale. With few rows it is shrunk to its mean. Its out-of-bag predictions are those for the rows it was fitted to, so that scores of these rows
        are comparable with those of new rows.
 
     No error is expected to be larger than the largest of these rows, also where variances are much larger
@@ -131,6 +133,7 @@ class Difficulty(BaseEstimator):
         )
         features = _features(X, mean, scale)
         target = np.minimum(ratio, np.quantile(ratio, RATIO_LEVEL, method="higher"))
+        target = target.mean() + len(X) / (len(X) + PRIOR_ROWS) * (target - target.mean())
         self.forest_.fit(features, target)
         ratio = self.forest_.oob_prediction_
         if groups is not None and (n_groups := len(np.unique(groups))) > 1:
