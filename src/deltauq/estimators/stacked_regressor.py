@@ -56,7 +56,7 @@ class StackedRegressor(RegressorMixin, BaseStacked):
         The members. They learn the standardised target, so that losses for positive targets cannot be used.
         Those with a `posterior` method and forests also have a variance, but not within a pipeline.
     quick : bool, default=False
-        Whether to use three folds instead of five, and smaller members: half of the time, at somewhat
+        Whether to use three folds instead of five, and smaller members: a quarter of the time, at somewhat
         wider intervals.
     random_state : int, RandomState or None, default=None
         Random seed.

@@ -104,7 +104,8 @@ def fit(
     n_train_anchors : int or "auto", default="auto"
         Number of training anchors, M, as in `AnchoredRegressor`.
     quick : bool, default=False
-        Whether to take about half of the time, with somewhat wider intervals: three folds, smaller models.
+        Whether to fit in about a quarter of the time, with somewhat wider intervals: three folds, smaller
+        models.
     max_rows : int, optional
         The largest number of rows to use. Larger tables are sampled at random.
     date_format : str, optional
