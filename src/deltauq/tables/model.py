@@ -126,10 +126,9 @@ class TableModel:
         """
         if coverage is not None:
             self.check_coverage(coverage)
-        frame, _ = read_frame(table, encoding)
-        schema = self.with_formats(date_format, decimal).schema
-        columns = self.predict_columns(schema.read(frame.reset_index(drop=True)), coverage)
-        return require_pandas().DataFrame(self.decode_dates(columns), index=frame.index)
+        X, index = self._read(table, date_format, decimal, encoding)
+        columns = self.decode_dates(self.predict_columns(X, coverage))
+        return require_pandas().DataFrame(columns, index=index)
 
     def predict_quantiles(
         self,
@@ -155,11 +154,10 @@ class TableModel:
             A column for each level, such as `quantile_0.5`. Higher levels have higher quantiles in every row.
         """
         self.check_levels(levels)
-        frame, _ = read_frame(table, encoding)
-        schema = self.with_formats(date_format, decimal).schema
-        columns = self.predict_columns(schema.read(frame.reset_index(drop=True)), levels=levels)
-        quantiles = {name: columns[name] for name in columns if name.startswith(QUANTILE)}
-        return require_pandas().DataFrame(self.decode_dates(quantiles), index=frame.index)
+        X, index = self._read(table, date_format, decimal, encoding)
+        columns = self.decode_dates(self.predict_columns(X, levels=levels))
+        names = [name for name in columns if name.startswith(QUANTILE)]
+        return require_pandas().DataFrame(columns, columns=names, index=index)
 
     def check_coverage(self, coverage: float) -> None:
         """Raise an error for a coverage that the number of scored rows does not allow."""
@@ -255,6 +253,14 @@ class TableModel:
     def classes(self) -> list[Any]:
         """The classes in the order of their columns; empty for regression."""
         return [self._label(name) for name in getattr(self.fitted.model, "classes_", ())]
+
+    def _read(
+        self, table: Any, date_format: str | None, decimal: str | None, encoding: str
+    ) -> tuple[pd.DataFrame, pd.Index]:
+        """Return the features of a table, and the index of its rows."""
+        frame, _ = read_frame(table, encoding)
+        schema = self.with_formats(date_format, decimal).schema
+        return schema.read(frame.reset_index(drop=True)), frame.index
 
     def _regression_columns(self, X: np.ndarray, coverage: float, levels: Sequence[float]) -> dict[str, Any]:
         model = self.fitted.model
