@@ -221,9 +221,8 @@ def classification_members(
     n: int, *, quick: bool = False, store_rows: bool = True, **anchoring: Any
 ) -> list[Member]:
     """Return the members of `StackedClassifier`; the parameters are those of `regression_members`."""
-    anchored = AnchoredClassifier(
-        HistGradientBoostingClassifier(), **{"n_train_anchors": N_TRAIN_ANCHORS, **anchoring}
-    )
+    boosting = HistGradientBoostingClassifier(**({"max_iter": 50, "learning_rate": 0.2} if quick else {}))
+    anchored = AnchoredClassifier(boosting, **{"n_train_anchors": N_TRAIN_ANCHORS, **anchoring})
     return [
         ("anchored boosting", anchored),
         ("boosting", HistGradientBoostingClassifier(early_stopping=False)),
