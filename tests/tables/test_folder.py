@@ -133,7 +133,7 @@ NUMBERS = [
     ("model", "n_scored_", lambda n: n - 1, "scores are not an array of shape"),
     ("model", "n_features_in_", lambda n: n + 1, "anchors are not an array of shape"),
     ("reference", None, lambda rows: rows[:, 1:], "reference rows are not an array"),
-    ("reference", None, lambda rows: rows * np.inf, "reference rows are not finite"),
+    ("reference", None, lambda rows: rows + np.inf, "reference rows are not finite"),
     ("fingerprints", None, lambda hashes: hashes.astype(float), "fingerprints are not uint64 hashes"),
     ("ranges", None, lambda ranges: None, "its ranges part is a NoneType"),
     ("ranges", "low", lambda low: low[1:], "ranges are not an array"),
