@@ -30,6 +30,7 @@ from sklearn.tree import DecisionTreeRegressor
 from sklearn.utils import get_tags
 
 from deltauq import AnchoredClassifier, AnchoredRegressor
+from deltauq.core import Anchors
 from deltauq.estimators.base_estimators import accepts_nan, max_pairs, tags_of
 from deltauq.testing import check_contract
 
@@ -141,6 +142,17 @@ ACCEPT_NAN = [
     make_pipeline(StandardScaler(), HistGradientBoostingRegressor(max_iter=5)),
     make_pipeline(StandardScaler(), SimpleImputer(), SVR()),
 ]
+
+
+def test_boosting_whose_anchors_all_lack_a_value():
+    rng = np.random.default_rng(0)
+    X, anchors = rng.normal(size=(80, 3)), rng.normal(size=(4, 3))
+    X[::4, 1] = anchors[:, 1] = np.nan
+    y = np.nansum(X, axis=1)
+    prior = Anchors(anchors, np.nansum(anchors, axis=1))
+    model = AnchoredRegressor(HistGradientBoostingRegressor(max_iter=20), anchors=prior, random_state=0)
+    mean, std = model.fit(X, y).predict(X, return_std=True)
+    assert np.corrcoef(mean, y)[0, 1] > 0.9 and np.isfinite(std).all()
 
 
 @pytest.mark.parametrize("base", ACCEPT_NAN, ids=lambda b: type(b).__name__)
@@ -370,7 +382,7 @@ def test_objects_with_the_methods_of_an_estimator(table):
     with pytest.raises(TypeError, match="sample_weight"):
         AnchoredRegressor(Nearest()).fit(*table, sample_weight=np.ones(len(X)))
     with pytest.raises(ValueError, match=r"X contains NaN, which Nearest does not accept[^\n]*$"):
-        fit(Nearest(), (np.full_like(X, np.nan), table[1]))
+        fit(Nearest(), (np.where(X > 1, np.nan, X), table[1]))
 
 
 @pytest.mark.parametrize("wrap", [make_pipeline, TransformedTargetRegressor, BaggingRegressor])

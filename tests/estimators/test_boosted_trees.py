@@ -50,13 +50,15 @@ def plainly(encoding):
     return type("Plain", (kind,), {"encode": lambda self, *args: kind.encode(self, *args)})()
 
 
-@pytest.mark.parametrize("gaps", [False, True], ids=["complete", "gaps"])
+@pytest.mark.parametrize(
+    "gaps", [(False, False), (True, True), (False, True)], ids=["complete", "gaps", "only when predicting"]
+)
 @pytest.mark.parametrize("encoding", ["difference", "full", "identity", "two-anchor"])
 @pytest.mark.parametrize("name", BASES)
 def test_outputs_are_those_of_the_library(name, encoding, gaps):
     base, rng = BASES[name], np.random.default_rng(0)
     for n_classes in (2, 3) if is_classifier(base) else (0,):
-        X, X_new = sample(rng, N, gaps), sample(rng, 1500, gaps)
+        X, X_new = sample(rng, N, gaps[0]), sample(rng, 1500, gaps[1])
         kind, options = (AnchoredClassifier, {}) if n_classes else (AnchoredRegressor, {"target": "value"})
         model = kind(base, encoding=encoding, n_anchors=3, n_train_anchors=5, random_state=0, **options).fit(
             X, targets(X, base, n_classes)

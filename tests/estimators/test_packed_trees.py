@@ -186,16 +186,17 @@ def test_differences_are_taken_in_float64(dtype):
     limit=st.integers(0, 90),
     depth=st.sampled_from([None, 1, 5]),
     dtype=st.sampled_from([np.float64, np.float32]),
+    gaps=st.sampled_from([(0.0, 0.0), (0.0, 0.3), (0.3, 0.3)]),  # in training, and when predicting
 )
-def test_any_data(seed, kind, encoding, step, scale, shift, n, limit, depth, dtype):
+def test_any_data(seed, kind, encoding, step, scale, shift, n, limit, depth, dtype, gaps):
     rng = np.random.default_rng(seed)
 
-    def move(values):
-        return shift + scale * values
+    def move(values, share=gaps[0]):
+        return np.where(rng.random(values.shape) < share, np.nan, shift + scale * values)
 
     estimator = fitted(new(kind, max_depth=depth), encoding, rng, step, n_pairs=100, move=move)
-    X = move(sample(rng, (n, D), step / 2)).astype(dtype)
-    assert_same(estimator, encoding, X, *move(sample(rng, (2, D), step)), [limit])
+    X = move(sample(rng, (n, D), step / 2), gaps[1]).astype(dtype)
+    assert_same(estimator, encoding, X, *move(sample(rng, (2, D), step), gaps[1]), [limit])
 
 
 @pytest.mark.parametrize("kind", TREES + FORESTS)

@@ -120,6 +120,21 @@ def test_large_base_models(base, tmp_path):
     assert_same_classes(model, export_onnx(model, tmp_path / "classes.onnx"), NEW)
 
 
+def with_gaps(frame):
+    """Missing values in all columns, of which most have none in training."""
+    columns = ["town", "area", "street", "new", "sold"]
+    gaps = np.random.default_rng(0).random((len(frame), len(columns))) < 0.3
+    return frame.assign(**frame[columns].mask(gaps))
+
+
+@pytest.mark.parametrize("fit_model", [fit_regression, fit_classes])
+@pytest.mark.parametrize("model", ["auto", "tree", "linear"])
+def test_missing_values_in_any_column(fit_model, model, tmp_path):
+    fitted = fit_model(model)
+    check = assert_same_numbers if fitted.task == "regression" else assert_same_classes
+    check(fitted, export_onnx(fitted, tmp_path / "model.onnx"), with_gaps(NEW))
+
+
 def test_anchors_without_targets(tmp_path):
     model = fit_regression("tree", anchors="normal")
     assert_same_numbers(model, export_onnx(model, tmp_path / "model.onnx"), NEW)

@@ -316,9 +316,19 @@ def test_large_integers_stay_different(start, kind, mixed, tmp_path):
 def test_unseen_categories_are_noted(regression, fresh):
     evaluation = evaluate(regression, fresh.assign(town="Linz"))
     assert evaluation.notes == ['400 rows have unseen categories in "town", such as "Linz".']
-    assert any(
-        part.feature == "town" and part.value == "Linz" for part in evaluation.uncertain[0].differences
-    )
+    differences = [(part.feature, part.value) for row in evaluation.uncertain for part in row.differences]
+    assert ("town", "Linz") in differences
+
+
+def test_missing_numbers_differ_from_others(regression, fresh):
+    evaluation = evaluate(regression, fresh.assign(area=np.nan))
+    assert regression.fitted.reference[:, 0].max() > 20
+    for row in evaluation.uncertain:
+        for part in row.differences:
+            assert 0.0 < part.share <= 1.0
+            assert (part.value, part.anchor) != ("missing", "missing")
+    parts = [part for row in evaluation.uncertain for part in row.differences if part.feature == "area"]
+    assert {part.value for part in parts} == {"missing"}
 
 
 def test_page_has_all_sections(evaluation, class_evaluation, tmp_path):

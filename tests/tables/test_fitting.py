@@ -7,7 +7,9 @@ import pandas as pd
 import polars as pl
 import pytest
 from scipy import stats
+from sklearn.impute import SimpleImputer
 from sklearn.linear_model import BayesianRidge, Perceptron
+from sklearn.pipeline import make_pipeline
 from sklearn.tree import DecisionTreeRegressor
 
 from deltauq import AnchoredClassifier, AnchoredRegressor
@@ -220,6 +222,58 @@ def test_estimator_as_base_model(mixed):
     model = fit(mixed[["area", "rooms", "price"]], "price", model=BayesianRidge())
     assert model.report["model"] == "BayesianRidge"
     assert model.predict(mixed).prediction.notna().all()
+
+
+@pytest.mark.parametrize(
+    ("model", "anchors", "expected"),
+    [
+        ("auto", "data", True),
+        ("auto", "kmeans", False),
+        ("tree", "balanced", True),
+        ("tree", "normal", False),
+        ("linear", "data", False),
+        (DecisionTreeRegressor(), "data", True),
+        (make_pipeline(SimpleImputer(), BayesianRidge()), "data", True),
+        (BayesianRidge(), "data", False),
+    ],
+)
+def test_missing_numbers_are_imputed_where_needed(model, anchors, expected, mixed):
+    table = mixed[["area", "rooms", "town", "price"]][:60]
+    fitted = fit(table, "price", model=model, anchors=anchors, quick=True, n_train_anchors=5)
+    numbers = fitted.encode(fitted.schema.read(table))
+    assert np.isnan(numbers[:, 0]).any() == expected
+    assert not np.isnan(numbers[:, 1:]).any()
+    everywhere = mixed.assign(area=np.nan, rooms=np.nan, town=None)
+    assert np.isfinite(fitted.predict(everywhere)[["prediction", "std"]]).all(axis=None)
+
+
+@pytest.mark.parametrize("model", ["auto", "forest", "boosting", "tree"])
+@pytest.mark.parametrize("target", ["price", "size"])
+def test_columns_with_few_values(model, target, mixed):
+    """Some columns have no value in a fold, or in the anchors."""
+    table = mixed[["area", "rooms", target]][:80].copy()
+    table["rare"] = np.where(np.arange(80) < 2, [7.0, 8.0] * 40, np.nan)
+    table["later"] = np.where(np.arange(80) < 70, np.nan, np.arange(80.0))
+    actual = fit(table, target, model=model, quick=True, n_train_anchors=3).predict(table)
+    assert actual.select_dtypes(np.number).notna().all(axis=None)
+
+
+@pytest.mark.parametrize("model", ["auto", "boosting", "forest", "tree"])
+def test_missing_values_with_a_meaning(model):
+    """Large values are missing: to impute them makes them equal to others."""
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"a": rng.integers(0, 10, 1200).astype(float), "b": rng.normal(size=1200)})
+    table["y"] = table.a + table.b + 0.1 * rng.normal(size=1200)
+    table.loc[table.a > 7, "a"] = np.nan
+    imputed = table.fillna({"a": table.a.median()})
+    errors, widths = [], []
+    for some in (table, imputed):
+        fitted = fit(some[:400], "y", model=model, quick=True, n_train_anchors=5)
+        actual = fitted.predict(some[400:])
+        errors.append(np.abs(actual.prediction - some.y[400:]).mean())
+        widths.append((actual.upper - actual.lower).mean())
+    assert errors[0] < 0.9 * errors[1]
+    assert widths[0] < 0.9 * widths[1]
 
 
 def test_same_seed_gives_the_same_model(mixed, regression):

@@ -94,6 +94,7 @@ def test_save_and_load_anchors_and_their_targets(anchors, mixed, tmp_path):
     [
         (lambda a: a.X, "its anchors part is a ndarray, not Anchors"),
         (lambda a: Anchors(a.X[:, 1:], a.y), r"anchors are not an array of shape \(20, 8\)"),
+        (lambda a: Anchors(a.X + np.inf, a.y), "anchors are not finite"),
         (lambda a: Anchors(a.X), r"targets of anchors are not an array of shape \(20,\)"),
         (lambda a: Anchors(a.X, np.tile(a.y[:, None], 2)), "targets of anchors are not an array"),
         (lambda a: Anchors(a.X, a.y * np.nan), "targets of anchors are not finite"),
@@ -132,7 +133,7 @@ NUMBERS = [
     ("model", "n_scored_", lambda n: n - 1, "scores are not an array of shape"),
     ("model", "n_features_in_", lambda n: n + 1, "anchors are not an array of shape"),
     ("reference", None, lambda rows: rows[:, 1:], "reference rows are not an array"),
-    ("reference", None, lambda rows: rows * np.nan, "reference rows are not finite"),
+    ("reference", None, lambda rows: rows + np.inf, "reference rows are not finite"),
     ("fingerprints", None, lambda hashes: hashes.astype(float), "fingerprints are not uint64 hashes"),
     ("ranges", None, lambda ranges: None, "its ranges part is a NoneType"),
     ("ranges", "low", lambda low: low[1:], "ranges are not an array"),

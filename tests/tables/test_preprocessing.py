@@ -172,6 +172,41 @@ def test_unit_scaler_keeps_constant_columns(column):
     np.testing.assert_array_equal(UnitScaler().fit_transform(column[:, None]), column[:, None])
 
 
+def test_unit_scaler_keeps_missing_values():
+    X = np.random.default_rng(0).normal(size=(20, 3)) * [1e-30, 1.0, 1e30]
+    gaps = X.copy()
+    gaps[::3] = np.nan
+    expected = UnitScaler().fit(X[np.arange(20) % 3 > 0])
+    scaler = UnitScaler().fit(gaps)
+    np.testing.assert_array_equal(scaler.scale_, expected.scale_)
+    np.testing.assert_array_equal(scaler.transform(gaps), gaps / scaler.scale_)
+    np.testing.assert_array_equal(scaler.transform(X), X / scaler.scale_)
+
+
+def test_unit_scaler_fills_columns_without_values():
+    X = np.column_stack([np.arange(5.0), np.full(5, np.nan)])
+    scaler = UnitScaler().fit(X)
+    np.testing.assert_array_equal(scaler.transform(X), np.nan_to_num(X))
+    np.testing.assert_array_equal(scaler.transform([[7.0, 7.0]]), [[7.0, 0.0]])
+
+
+def test_unit_scaler_rejects_infinite_values():
+    X = np.array([[0.0], [np.inf]])
+    with pytest.raises(ValueError, match="infinity"):
+        UnitScaler().fit(X)
+    with pytest.raises(ValueError, match="infinity"):
+        UnitScaler().fit(X[:1]).transform(X)
+
+
+@pytest.mark.parametrize("name", list(BaseModel))
+def test_missing_numbers_remain_where_the_model_accepts_them(name):
+    frame = pd.DataFrame({"a": [1.0, np.nan, 3.0, 5.0], "b": ["u", "v", "", "u"]})
+    table = TrainingTable(frame, np.arange(4.0), "regression", infer_schema(frame, []))
+    X = build_pipeline(name, table)[:-1].fit_transform(table.X)
+    assert np.isnan(X).sum() == (name in ("forest", "boosting", "tree"))
+    assert not np.isnan(X[:, 1:]).any()
+
+
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
 def test_unit_scaler_is_an_estimator():
     check_estimator(UnitScaler())

@@ -134,6 +134,27 @@ def test_distances_of_training_rows(X):
     np.testing.assert_array_equal(ranges.beyond(X), 0.0)
 
 
+@given(X=TABLES, gaps=st.integers(0, 2**32 - 1))
+def test_missing_values_are_not_beyond_the_range(X, gaps):
+    """Each column has the ranges of its values, and each row the distance of its values."""
+    X = np.where(np.random.default_rng(gaps).random(X.shape) < 0.3, np.nan, X)
+    ranges, new = ColumnRanges.of(X), np.linspace(-5.0, 5.0, 7)
+    beyond = np.zeros(len(X))
+    for k, column in enumerate(X.T):
+        known = ~np.isnan(column)
+        values = column[known, None] if known.any() else np.zeros((1, 1))
+        alone = ColumnRanges.of(values)
+        assert (ranges.low[k], ranges.high[k]) == (alone.low[0], alone.high[0])
+        assert ranges.unit[k] == pytest.approx(alone.unit[0])
+        rows = np.full((7, X.shape[1]), np.nan)
+        rows[:, k] = new
+        np.testing.assert_allclose(ranges.beyond(rows), alone.beyond(new[:, None]))
+        if known.sum() > 1:
+            beyond[known] = np.maximum(beyond[known], alone.beyond_others(values))
+    np.testing.assert_allclose(ranges.beyond_others(X), beyond)
+    assert not ranges.beyond(X).any()
+
+
 def test_units_of_columns_do_not_matter():
     rng = np.random.default_rng(0)
     X, rows, unit = rng.normal(size=(50, 3)), 3 * rng.normal(size=(20, 3)), np.array([1e-6, 1.0, 1e6])

@@ -27,8 +27,10 @@ def with_nodes(model, change):
 
 
 @pytest.mark.parametrize("base", [*MODELS, RandomForestClassifier(3)])
-def test_fitted_trees_are_valid(base, table):
+@pytest.mark.parametrize("share", [0.0, 0.3], ids=["complete", "gaps"])
+def test_fitted_trees_are_valid(base, share, table):
     X, y = table
+    X = np.where(np.random.default_rng(0).random(X.shape) < share, np.nan, X)
     check_trees(base.fit(X, y > 0 if "Classifier" in type(base).__name__ else y), 4)
 
 
@@ -48,8 +50,12 @@ def strange_feature(nodes, left, feature):
     nodes[feature][0] = 4
 
 
+def strange_missing(nodes, left, feature):
+    nodes["missing_go_to_left"][0] = 2
+
+
 @pytest.mark.parametrize("base", MODELS)
-@pytest.mark.parametrize("change", [beyond, before, circle, strange_feature])
+@pytest.mark.parametrize("change", [beyond, before, circle, strange_feature, strange_missing])
 def test_altered_trees_raise(base, change, table):
     X, y = np.tile(table[0], (3, 1)), np.tile(table[1], 3)
     model = base.fit(X, y)

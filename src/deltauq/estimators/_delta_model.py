@@ -104,6 +104,9 @@ class Trainer:
         tuples, y = pairing.encode_pairs(
             data, anchors, rows, partners, self.encoding, self.target, rng, dtype
         )
+        # All anchors may lack the same value, and boosting does not accept columns without any.
+        missing = np.flatnonzero(np.isnan(tuples[0]))
+        tuples[:, missing[np.isnan(tuples[:, missing]).all(axis=0)]] = 0.0
         keywords = data.metadata_of(rows)
         if data.weights is not None:
             of_anchors = 1.0 if weights is None else weights[partners]

@@ -22,6 +22,7 @@ from deltauq.estimators import (
     classification_members,
     regression_members,
 )
+from deltauq.estimators.base_estimators import accepts_nan
 from deltauq.tables.base_models import (
     AUTO,
     SCALE_INVARIANT,
@@ -74,7 +75,8 @@ def fit(
 ) -> TableModel:
     """Fit a model with prediction intervals, or sets of classes, to a table.
 
-    Missing values are imputed, dates become days, and categories become columns. By default several models
+    Dates become days, and categories become columns; a missing category is a category. Missing numbers are
+    passed to models that accept them, and imputed by the median for all others. By default several models
     are fitted, among them gradient boosting with labelled anchors, and combined by their out-of-fold
     predictions: see `StackedRegressor` and `StackedClassifier`. From the same predictions follow intervals or
     sets of the nominal coverage, and levels of risk.
@@ -96,8 +98,9 @@ def fit(
         Default nominal coverage of intervals or sets.
     anchors : {"data", "normal", "balanced", "kmeans"}, default="data"
         The prior of the anchors, which are stored with the model. Anchors of "data" and "balanced" are rows
-        of the table; with the other two, "auto" contains no rows. Those of "normal" have no targets, so that
-        the model learns values with them.
+        of the table; with the other two, "auto" contains no rows, and missing numbers are always imputed,
+        since these anchors are made from means. Those of "normal" have no targets, so that the model learns
+        values with them.
     n_anchors : int, default=20
         Number of anchors to predict with, K; at most the number of training rows. They repeat if there are
         fewer training anchors: boosting of "auto" has 10,000 divided by the number of rows, but at least 5.
@@ -142,7 +145,14 @@ def fit(
     data = load_table(table, target, task, max_rows, random_state, **formats)
     _check_rows(data, coverage)
     is_regression = data.task == REGRESSION
-    preprocessor = build_preprocessor(data.schema, scaled=model not in [AUTO, *SCALE_INVARIANT])
+    is_scale_invariant = model in [AUTO, *SCALE_INVARIANT]
+    takes_nan = is_scale_invariant if isinstance(model, str) else accepts_nan(model)
+    preprocessor = build_preprocessor(
+        data.schema,
+        scaled=not is_scale_invariant,
+        # The other priors take means of rows.
+        imputed=not takes_nan or anchors not in ROWS_AS_ANCHORS,
+    )
     X = encode(preprocessor.fit(data.X), data.X)
     if n_anchors > len(X):
         data.notes.append(f"Of {n_anchors:,} anchors, {len(X):,} are used: the number of training rows.")
@@ -181,7 +191,7 @@ def fit(
         "errors": stacked.member_errors_,
         "error": stacked.error_,
         "anchors": anchors,
-        "n_anchors": len(np.unique(reference, axis=0)),
+        "n_anchors": len(np.unique(np.nan_to_num(reference, nan=np.inf), axis=0)),
         "stores_rows": stores_rows,
         "sha256": table_sha256(fingerprints),
         "notes": data.notes,

@@ -349,7 +349,7 @@ def _check_parts(parts: dict[str, Any], schema: Schema, task: str) -> None:
     check_estimators(model)
     _check_weights("weights", model.weights_, len(model.estimators_))
     reference, ranges = parts["reference"], parts["ranges"]
-    _check_numbers("reference rows", reference, (len(reference), d))
+    _check_numbers("reference rows", reference, (len(reference), d), may_be_missing=True)
     _check_type("ranges", ranges, ColumnRanges)
     for name in ("low", "high", "unit"):
         _check_numbers("ranges", getattr(ranges, name), (d,))
@@ -386,7 +386,7 @@ def _check_regression(model: StackedRegressor, d: int) -> None:
 def _check_anchors(anchors: Any, d: int, labelled: bool) -> None:
     """Raise an error unless anchors are rows of d numbers, with a target each if they are labelled."""
     _check_type("anchors", anchors, Anchors)
-    _check_numbers("anchors", anchors.X, (len(anchors.X), d))
+    _check_numbers("anchors", anchors.X, (len(anchors.X), d), may_be_missing=True)
     if labelled:
         _check_numbers("targets of anchors", anchors.y, (len(anchors.X),))
 
@@ -396,11 +396,11 @@ def _check_type(name: str, part: Any, expected: type) -> None:
         raise ValueError(f"its {name} part is a {type(part).__name__}, not {expected.__name__}")
 
 
-def _check_numbers(name: str, values: Any, shape: tuple[int, ...]) -> None:
-    """Raise an error unless values are an array of this shape, of finite numbers."""
+def _check_numbers(name: str, values: Any, shape: tuple[int, ...], may_be_missing: bool = False) -> None:
+    """Raise an error unless values are an array of this shape, of finite or possibly missing numbers."""
     if not isinstance(values, np.ndarray) or values.dtype != np.float64 or values.shape != shape:
         raise ValueError(f"its {name} are not an array of shape {shape}")
-    if not np.all(np.isfinite(values)):
+    if not np.all(np.isfinite(values) | (may_be_missing & np.isnan(values))):
         raise ValueError(f"its {name} are not finite")
 
 

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 MISMATCH = 2.0
-"""Squared distance of two different categories: the expected one of two numbers, in units of their spread."""
+"""Squared distance of two different categories, and of a number from a missing one: the expected one of two
+numbers, in units of their spread."""
 RARE = "infrequent_sklearn"
 """scikit-learn's name for rare categories, which share a column."""
 
@@ -38,7 +39,8 @@ def largest_differences(
 ) -> list[list[Difference]]:
     """Return the features in which rows differ most from their nearest anchors, the largest first.
 
-    Numbers differ in units of the standard deviation of the anchors; categories are equal or not.
+    Numbers differ in units of the standard deviation of the anchors; categories are equal or not, and so are
+    a number and a missing one.
 
     Parameters
     ----------
@@ -52,11 +54,15 @@ def largest_differences(
     """
     numbers, categories = _decode(model, model.encode(X.iloc[rows]))
     anchor_numbers, anchor_categories = _decode(model, model.fitted.reference)
-    anchor_std = anchor_numbers.std(axis=0)
-    unit = np.where(anchor_std > 0, anchor_std, numbers.std(axis=0))
+    anchor_std, own_std = (
+        np.ma.masked_invalid(part).std(axis=0).filled(0.0) for part in (anchor_numbers, numbers)
+    )
+    unit = np.where(anchor_std > 0, anchor_std, own_std)
     gaps = (numbers[:, None] - anchor_numbers[None]) / np.where(unit > 0, unit, 1.0)
+    is_one_missing = np.isnan(numbers)[:, None] != np.isnan(anchor_numbers)[None]
+    squares = np.where(np.isnan(gaps), MISMATCH * is_one_missing, gaps**2)
     mismatches = MISMATCH * (categories[:, None] != anchor_categories[None])
-    distances = np.concatenate([gaps**2, mismatches.astype(np.float64)], axis=2)
+    distances = np.concatenate([squares, mismatches.astype(np.float64)], axis=2)
     by_name = {column.name: column for column in model.schema.columns}
     columns = [by_name[name] for name in (*model.schema.number_names, *model.schema.category_names)]
     differences = []
@@ -81,7 +87,7 @@ def largest_differences(
 
 
 def _decode(model: TableModel, encoded: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return encoded rows as imputed numbers and categories; rare ones share a name, unseen ones are None."""
+    """Return encoded rows as numbers and categories; rare ones share a name, unseen ones are None."""
     schema, n_numbers = model.schema, len(model.schema.number_names)
     steps = {tuple(names): step for _, step, names in model.fitted.preprocessor.transformers_}
     numbers, categories = encoded[:, :n_numbers], np.empty((len(encoded), 0), dtype=object)

@@ -15,6 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from deltauq.estimators.base_estimators import accepts_nan
 from deltauq.tables.base_models import SCALE_INVARIANT, BaseModel, build_base_model
 from deltauq.tables.errors import TableError, did_you_mean, require_pandas
 from deltauq.tables.io import read_frame
@@ -236,17 +237,19 @@ def _label_type(column: pd.Series) -> str:
 
 def build_pipeline(name: BaseModel, table: TrainingTable) -> Any:
     """Return an unfitted pipeline of the preprocessing and a base estimator."""
-    preprocessor = build_preprocessor(table.schema, scaled=name not in SCALE_INVARIANT)
-    return make_pipeline(preprocessor, build_base_model(name, table.task))
+    base = build_base_model(name, table.task)
+    scaled, imputed = name not in SCALE_INVARIANT, not accepts_nan(base)
+    return make_pipeline(build_preprocessor(table.schema, scaled, imputed), base)
 
 
-def build_preprocessor(schema: Schema, scaled: bool) -> Any:
+def build_preprocessor(schema: Schema, scaled: bool, imputed: bool) -> Any:
     """Return an unfitted transformer of a table into numbers: imputation, one-hot encoding and scaling.
 
-    If numbers are not standardised ("scaled"), `UnitScaler` rescales very small and very large ones.
+    Missing numbers remain NaN unless they are "imputed" by the median. If numbers are not standardised
+    ("scaled"), `UnitScaler` rescales very small and very large ones.
     """
-    imputer = SimpleImputer(strategy="median", keep_empty_features=True)
-    numbers = make_pipeline(imputer, StandardScaler() if scaled else UnitScaler())
+    steps = [SimpleImputer(strategy="median", keep_empty_features=True)] if imputed else []
+    numbers = make_pipeline(*steps, StandardScaler() if scaled else UnitScaler())
     categories = OneHotEncoder(
         max_categories=MAX_ENCODED_CATEGORIES, handle_unknown="infrequent_if_exist", sparse_output=False
     )
@@ -268,27 +271,42 @@ class UnitScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     as equal, and fail beyond 1e38. Dividing by a power of two does not round, so that equal differences
     between rows and anchors stay equal.
 
+    Missing values remain NaN, but columns without any value become zero, since not all models accept them.
+
     Attributes
     ----------
     scale_ : array of shape (d,)
+        Infinite for columns without any value.
     """
 
     def fit(self, X: Any, y: Any = None) -> UnitScaler:
         """Compute the scale of columns of shape (n, d)."""
-        X = validate_data(self, X, dtype=np.float64)
-        largest = np.abs(X).max(axis=0)
+        X = self._validate(X, reset=True)
+        empty = np.isnan(X).all(axis=0)
+        X = np.where(empty, 0.0, X)
+        largest = np.nanmax(np.abs(X), axis=0)
         largest[largest == 0.0] = 1.0
-        spread = (X / largest).std(axis=0)  # of numbers whose squares do not overflow
+        spread = np.nanstd(X / largest, axis=0)  # of numbers whose squares do not overflow
         spread[spread == 0.0] = 1.0 / largest[spread == 0.0]
         exponents = np.round(np.log2(spread) + np.log2(largest))
         usual = (exponents >= USUAL_EXPONENTS[0]) & (exponents <= USUAL_EXPONENTS[1])
-        self.scale_ = np.exp2(np.where(usual, 0.0, np.clip(exponents, -1000, 1000)))
+        scale = np.exp2(np.where(usual, 0.0, np.clip(exponents, -1000, 1000)))
+        self.scale_ = np.where(empty, np.inf, scale)
         return self
 
     def transform(self, X: Any) -> np.ndarray:
         """Return columns of shape (n, d), divided by their scale."""
         check_is_fitted(self)
-        return np.asarray(validate_data(self, X, dtype=np.float64, reset=False) / self.scale_)
+        return np.where(np.isinf(self.scale_), 0.0, self._validate(X, reset=False) / self.scale_)
+
+    def _validate(self, X: Any, reset: bool) -> np.ndarray:
+        X = validate_data(self, X, dtype=np.float64, ensure_all_finite="allow-nan", reset=reset)
+        return np.asarray(X)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
 
 
 def row_fingerprints(X: pd.DataFrame, y: np.ndarray) -> np.ndarray:

@@ -56,7 +56,7 @@ class RiskScale:
 
 @dataclass(frozen=True)
 class ColumnRanges:
-    """The ranges of the columns of training rows.
+    """The ranges of the columns of training rows; missing values are never beyond them.
 
     Attributes
     ----------
@@ -73,9 +73,10 @@ class ColumnRanges:
     @classmethod
     def of(cls, X: np.ndarray) -> ColumnRanges:
         """Return the ranges of n rows."""
-        low, high = X.min(axis=0), X.max(axis=0)
+        X = np.where(np.isnan(X).all(axis=0), 0.0, X)  # a column without any value
+        low, high = np.nanmin(X, axis=0), np.nanmax(X, axis=0)
         # The standard deviation of a constant column may be a rounding error.
-        return cls(low, high, np.where(low < high, X.std(axis=0), 1.0))
+        return cls(low, high, np.where(low < high, np.nanstd(X, axis=0), 1.0))
 
     def beyond(self, X: np.ndarray) -> np.ndarray:
         """Return how far rows are beyond the range, in standard deviations of the farthest column."""
@@ -83,11 +84,14 @@ class ColumnRanges:
 
     def beyond_others(self, X: np.ndarray) -> np.ndarray:
         """Return how far each of the training rows is beyond the range of the others."""
-        ordered = np.sort(X, axis=0)
-        low = np.where(ordered[0] == X, ordered[min(1, len(X) - 1)], ordered[0])
-        high = np.where(ordered[-1] == X, ordered[max(len(X) - 2, 0)], ordered[-1])
-        return self._distance(X, low, high)
+        return self._distance(X, _smallest_of_others(X), -_smallest_of_others(-X))
 
     def _distance(self, X: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
-        distance = np.max(np.maximum(low - X, X - high) / self.unit, axis=1)
-        return np.where(distance > ROUNDING, distance, 0.0)
+        distance = np.maximum(low - X, X - high) / self.unit
+        return np.max(np.where(distance > ROUNDING, distance, 0.0), axis=1)  # false for NaN
+
+
+def _smallest_of_others(X: np.ndarray) -> np.ndarray:
+    """Return, for each value of a column, the smallest of the others; NaN if there is none."""
+    ordered = np.sort(X, axis=0)  # NaN is last
+    return np.where(ordered[0] == X, ordered[min(1, len(X) - 1)], ordered[0])

@@ -28,28 +28,31 @@ def check_estimators(part: Any) -> None:
 
 def check_trees(estimator: Any, n_columns: int) -> None:
     """Raise an error for a fitted estimator with an invalid tree over a number of columns."""
-    for left, right, features, is_leaf in _trees_of(estimator):
+    for left, right, features, missing_left, is_leaf in _trees_of(estimator):
         inner = np.flatnonzero(~is_leaf)
         children = np.stack([left[inner], right[inner]]).astype(np.int64)
         # Children stand after their parents, so that every path ends.
-        is_valid = np.all(children > inner) and np.all(children < len(is_leaf))
-        if not (is_valid and len(is_leaf) and np.all((features[inner] >= 0) & (features[inner] < n_columns))):
+        is_valid = np.all(children > inner) and np.all(children < len(is_leaf)) and len(is_leaf)
+        is_known = (features[inner] >= 0) & (features[inner] < n_columns) & (missing_left[inner] <= 1)
+        if not (is_valid and np.all(is_known)):
             raise _invalid("a tree", estimator)
 
 
-def _trees_of(estimator: Any) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]]:
-    """Yield left and right children, features, and whether a node is a leaf, of each tree."""
+def _trees_of(estimator: Any) -> Iterator[tuple[np.ndarray, ...]]:
+    """Yield left and right children, features, the flags of missing values, and those of leaves, by tree."""
     for part in [estimator, *np.ravel(np.asarray(getattr(estimator, "estimators_", []), dtype=object))]:
         tree = getattr(part, "tree_", None) if isinstance(part, BaseEstimator) else None
         if tree is not None:
-            yield tree.children_left, tree.children_right, tree.feature, tree.children_left == -1
+            left = tree.children_left
+            yield left, tree.children_right, tree.feature, tree.missing_go_to_left, left == -1
     for predictors in getattr(estimator, "_predictors", []):
         for predictor in predictors:
             nodes = predictor.nodes
             categorical = nodes["bitset_idx"][nodes["is_categorical"] != 0]
             if np.any(categorical >= len(predictor.raw_left_cat_bitsets)):
                 raise _invalid("a tree", estimator)
-            yield nodes["left"], nodes["right"], nodes["feature_idx"], nodes["is_leaf"].astype(bool)
+            names = ("left", "right", "feature_idx", "missing_go_to_left")
+            yield *(nodes[name] for name in names), nodes["is_leaf"].astype(bool)
 
 
 def _check_support_vectors(estimator: Any) -> None:
