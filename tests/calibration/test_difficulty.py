@@ -80,7 +80,9 @@ def test_the_inputs_correct_variances_that_say_nothing():
 def test_few_rows_are_not_trusted():
     X, mean, _, errors, _ = errors_with_inputs(0, 25)
     difficulty = fitted(X, mean, np.zeros((25, 1)), errors)
-    assert np.all(np.abs(difficulty.sizes_ - errors.mean()) <= 25 / 125 * np.abs(errors - errors.mean()).max())
+    assert np.all(
+        np.abs(difficulty.sizes_ - errors.mean()) <= 25 / 125 * np.abs(errors - errors.mean()).max()
+    )
 
 
 @pytest.mark.parametrize("data", [errors_with_variances, errors_with_inputs])

@@ -384,3 +384,34 @@ def test_repeated_rows_are_noted(mixed):
     for frame, is_noted in ((table, False), (pd.concat([table] * 2), True)):
         model = fit(frame, "price", model="tree", n_train_anchors=5)
         assert any(note in text for text in model.report["notes"]) == is_noted
+
+
+def regions(n, n_regions, rng):
+    """Return a table of regions with an effect each, and noise."""
+    effects = np.random.default_rng(0).normal(size=n_regions)
+    codes = rng.integers(n_regions, size=n)
+    y = effects[codes] + rng.normal(0.0, 0.1, n)
+    return pd.DataFrame({"region": [f"r{code}" for code in codes], "x": rng.normal(size=n), "y": y})
+
+
+@pytest.mark.parametrize("model", ["auto", "linear"])
+def test_many_categories_are_told_apart(model):
+    """Most of the regions share a column as rare categories."""
+    rng = np.random.default_rng(1)
+    fitted = fit(regions(600, 60, rng), "y", model=model, quick=True)
+    new = regions(300, 60, rng)
+    assert np.mean(np.abs(fitted.predict(new)["prediction"] - new["y"])) < 0.15
+
+
+def test_mean_targets_do_not_tell_the_own_target():
+    rng = np.random.default_rng(2)
+    table = regions(600, 300, rng).assign(y=rng.normal(size=600))
+    new = regions(600, 300, rng).assign(y=rng.normal(size=600))
+    predicted = fit(table, "y", quick=True).predict(new)
+    assert np.mean((predicted["lower"] <= new["y"]) & (new["y"] <= predicted["upper"])) > 0.86
+
+
+def test_mean_targets_of_large_numbers():
+    table = regions(200, 30, np.random.default_rng(3))
+    fitted = fit(table.assign(y=1e300 * table["y"] / table["y"].abs().max()), "y", model="tree", quick=True)
+    assert np.all(np.isfinite(fitted.predict(table)["prediction"]))

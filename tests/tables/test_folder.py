@@ -209,7 +209,7 @@ def test_only_a_model_is_replaced(folder, classification, mixed):
 
 def test_content_of_the_metadata(folder, mixed):
     metadata = json.loads((folder / METADATA_FILE).read_text())
-    assert metadata["format"] == "deltauq.table/6"
+    assert metadata["format"] == "deltauq.table/7"
     assert [column["name"] for column in metadata["schema"]] == ["area", "rooms", "town", "new", "sold"]
     assert metadata["versions"]["deltauq"] == deltauq.__version__
     assert metadata["report"]["rows"] == metadata["report"]["scored"] == len(mixed)
@@ -227,10 +227,10 @@ def test_altered_files_raise(name, folder):
         load(folder)
 
 
-@pytest.mark.parametrize("format", ["deltauq.table/5", "deltauq.table/7", "deltauq.nn/1", "", "x" * 500])
+@pytest.mark.parametrize("format", ["deltauq.table/5", "deltauq.table/8", "deltauq.nn/1", "", "x" * 500])
 def test_other_format_versions_raise(format, folder):
     rewrite(folder, format=format)
-    with pytest.raises(ModelFolderError, match=r"unknown to deltauq .* reads deltauq.table/6") as caught:
+    with pytest.raises(ModelFolderError, match=r"unknown to deltauq .* reads deltauq.table/7") as caught:
         load(folder)
     assert len(str(caught.value)) < 400
 

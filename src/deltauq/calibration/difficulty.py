@@ -42,8 +42,8 @@ class Difficulty(BaseEstimator):
        have a Laplace distribution with this scale. The constant keeps intervals from having no width where
        all variances vanish.
     2. A random forest learns the ratio of the error to this scale from the inputs, the prediction and the
-       scale. With few rows it is shrunk to its mean. Its out-of-bag predictions are those for the rows it was fitted to, so that scores of these rows
-       are comparable with those of new rows.
+       scale. With few rows it is shrunk to its mean. Rows that it was fitted to are predicted out of bag,
+       so that their scores are comparable with those of new rows.
 
     No error is expected to be larger than the largest of these rows, also where variances are much larger
     than theirs.

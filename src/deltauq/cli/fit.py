@@ -45,7 +45,8 @@ def fit(
     n_anchors: Annotated[int, typer.Option(min=2, help="Anchors per prediction.")] = 20,
     train_anchors: options.TrainAnchors = "auto",
     quick: Annotated[
-        bool, typer.Option("--quick", help="Fit in about a quarter of the time, with somewhat wider intervals.")
+        bool,
+        typer.Option("--quick", help="Fit in about a quarter of the time, with somewhat wider intervals."),
     ] = False,
     max_rows: options.MaxRows = MAX_ROWS,
     date_format: options.DateFormat = None,

@@ -39,14 +39,12 @@ def _add_numbers(graph: Graph, model: TableModel) -> list[str]:
 
 
 def _add_categories(graph: Graph, model: TableModel) -> list[str]:
-    """Add, for each column of categories, the table of their encodings."""
+    """Add, for each column of categories, the table of their encodings, and that of their mean targets."""
     names = model.schema.category_names
     if not names:
         return []
-    encoder = next(
-        step for _, step, columns in model.fitted.preprocessor.transformers_ if list(columns) == names
-    )
-    tensors = []
+    (_, encoder, _), (_, means, with_means) = model.fitted.preprocessor.transformers_[1:3]
+    tensors, of_means = [], []
     for k, name in enumerate(names):
         categories = [str(category) for category in encoder.categories_[k]]
         index = graph.node(
@@ -58,8 +56,14 @@ def _add_categories(graph: Graph, model: TableModel) -> list[str]:
             default_int64=len(categories),
         )
         encodings = _encode(encoder, names, k, [*categories, UNSEEN])
-        tensors.append(graph.node("Gather", encodings, graph.node("Reshape", index, [-1]), axis=0))
-    return tensors
+        index = graph.node("Reshape", index, [-1])
+        tensors.append(graph.node("Gather", encodings, index, axis=0))
+        if name in with_means:
+            column = list(with_means).index(name)
+            rows = np.tile(np.array([*categories, UNSEEN], dtype=object)[:, None], len(with_means))
+            frame = require_pandas().DataFrame(rows, columns=list(with_means))
+            of_means.append(graph.node("Gather", means.transform(frame)[:, [column]], index, axis=0))
+    return tensors + of_means
 
 
 def _encode(encoder: Any, names: list[str], k: int, categories: list[str]) -> np.ndarray:

@@ -37,7 +37,6 @@ from deltauq.tables.preprocessing import (
     TrainingTable,
     build_preprocessor,
     duplicate_fraction,
-    encode,
     load_table,
     row_fingerprints,
     table_sha256,
@@ -75,7 +74,8 @@ def fit(
 ) -> TableModel:
     """Fit a model with prediction intervals, or sets of classes, to a table.
 
-    Dates become days, and categories become columns; a missing category is a category. Missing numbers are
+    Dates become days, and categories become columns; a missing category is a category. In regression,
+    columns of more than 20 categories are also encoded by the mean target of each. Missing numbers are
     passed to models that accept them, and imputed by the median for all others. By default several models
     are fitted, among them gradient boosting with labelled anchors, and combined by their out-of-fold
     predictions: see `StackedRegressor` and `StackedClassifier`. From the same predictions follow intervals or
@@ -149,11 +149,14 @@ def fit(
     takes_nan = is_scale_invariant if isinstance(model, str) else accepts_nan(model)
     preprocessor = build_preprocessor(
         data.schema,
+        data.task,
         scaled=not is_scale_invariant,
         # The other priors take means of rows.
         imputed=not takes_nan or anchors not in ROWS_AS_ANCHORS,
     )
-    X = encode(preprocessor.fit(data.X), data.X)
+    # Squares of large targets would overflow.
+    y = data.y / (np.abs(data.y).max() or 1.0) if is_regression else data.y
+    X = np.asarray(preprocessor.fit_transform(data.X, y), dtype=np.float64)
     if n_anchors > len(X):
         data.notes.append(f"Of {n_anchors:,} anchors, {len(X):,} are used: the number of training rows.")
         n_anchors = len(X)

@@ -28,13 +28,14 @@ from deltauq.estimators import AnchoredClassifier, AnchoredRegressor, StackedCla
 from deltauq.tables.errors import ModelFolderError, VersionWarning, require_pandas, require_skops
 from deltauq.tables.metadata import check_metadata
 from deltauq.tables.model import Fitted, TableModel
+from deltauq.tables.preprocessing import names_with_means
 from deltauq.tables.risk import ColumnRanges, RiskScale
 from deltauq.tables.schema import CATEGORY, CLASSIFICATION, REGRESSION, Column, Schema
 from deltauq.tables.tree_validation import check_estimators, check_trees
 from deltauq.utils.filesystem import set_default_permissions
 from deltauq.utils.formatting import first_line
 
-FORMAT = "deltauq.table/6"
+FORMAT = "deltauq.table/7"
 METADATA_FILE, FITTED_FILE, SKOPS_SCHEMA = "metadata.json", "model.skops", "schema.json"
 FILES = {METADATA_FILE, FITTED_FILE}
 MAX_BYTES = {METADATA_FILE: 64 * 2**20, FITTED_FILE: 4 * 2**30}
@@ -68,6 +69,7 @@ TRUSTED = (
     "numpy.dtype",
     "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",
     "sklearn.metrics._dist_metrics.EuclideanDistance64",
+    "sklearn.model_selection._split.KFold",
     "sklearn.neighbors._ball_tree.BallTree",
     "sklearn.neighbors._kd_tree.KDTree",
     "sklearn.neural_network._stochastic_optimizers.AdamOptimizer",
@@ -331,12 +333,19 @@ def _check_parts(parts: dict[str, Any], schema: Schema, task: str) -> None:
     if list(getattr(preprocessor, "feature_names_in_", ())) != schema.names:
         raise ValueError("its schema and its preprocessing have different columns")
     steps = [(step, list(names)) for name, step, names in preprocessor.transformers_ if name != "remainder"]
-    if [names for _, names in steps] != [schema.number_names, schema.category_names]:
+    expected = [schema.number_names, schema.category_names, names_with_means(schema, task)]
+    if [names for _, names in steps] != expected:
         raise ValueError("its schema and its preprocessing have columns of different kinds")
-    known = [column.categories for column in schema.columns if column.kind == CATEGORY]
-    for categories, fitted in zip(known, steps[1][0].categories_ if known else (), strict=True):
-        if not {*fitted} <= {*categories}:
+    known = {column.name: {*column.categories} for column in schema.columns if column.kind == CATEGORY}
+    for categories, fitted in zip(known.values(), steps[1][0].categories_ if known else (), strict=True):
+        if not {*fitted} <= categories:
             raise ValueError("its schema and its preprocessing have different categories")
+    if expected[2]:
+        means = steps[2][0].steps[0][1]
+        for name, fitted, values in zip(expected[2], means.categories_, means.encodings_, strict=True):
+            if not {*fitted} <= known[name]:
+                raise ValueError("its schema and its preprocessing have different categories")
+            _check_numbers("mean targets", values, (len(fitted),))
     d = int(model.n_features_in_)
     for member in model.estimators_:
         if isinstance(member, (AnchoredRegressor, AnchoredClassifier)):

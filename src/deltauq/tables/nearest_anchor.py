@@ -96,5 +96,6 @@ def _decode(model: TableModel, encoded: np.ndarray) -> tuple[np.ndarray, np.ndar
         numbers = numbers if scaler is None else scaler.inverse_transform(numbers)
     if schema.category_names:
         encoder = steps[tuple(schema.category_names)]
-        categories = encoder.inverse_transform(encoded[:, n_numbers:])
+        stop = n_numbers + len(encoder.get_feature_names_out())
+        categories = encoder.inverse_transform(encoded[:, n_numbers:stop])
     return numbers, categories

@@ -8,14 +8,16 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import sklearn
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.compose import make_column_transformer
 from sklearn.impute import SimpleImputer
+from sklearn.model_selection import KFold
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.preprocessing import OneHotEncoder, StandardScaler, TargetEncoder
+from sklearn.utils.fixes import parse_version
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from deltauq.estimators.base_estimators import accepts_nan
 from deltauq.tables.base_models import SCALE_INVARIANT, BaseModel, build_base_model
 from deltauq.tables.errors import TableError, did_you_mean, require_pandas
 from deltauq.tables.io import read_frame
@@ -237,23 +239,45 @@ def _label_type(column: pd.Series) -> str:
 
 def build_pipeline(name: BaseModel, table: TrainingTable) -> Any:
     """Return an unfitted pipeline of the preprocessing and a base estimator."""
-    base = build_base_model(name, table.task)
-    scaled, imputed = name not in SCALE_INVARIANT, not accepts_nan(base)
-    return make_pipeline(build_preprocessor(table.schema, scaled, imputed), base)
+    of_trees = name in SCALE_INVARIANT
+    preprocessor = build_preprocessor(table.schema, table.task, scaled=not of_trees, imputed=not of_trees)
+    return make_pipeline(preprocessor, build_base_model(name, table.task))
 
 
-def build_preprocessor(schema: Schema, scaled: bool, imputed: bool) -> Any:
+def build_preprocessor(schema: Schema, task: str, scaled: bool, imputed: bool) -> Any:
     """Return an unfitted transformer of a table into numbers: imputation, one-hot encoding and scaling.
 
     Missing numbers remain NaN unless they are "imputed" by the median. If numbers are not standardised
     ("scaled"), `UnitScaler` rescales very small and very large ones.
+
+    Rare categories share a column if there are many. In regression, such columns are encoded by the mean
+    target of each category as well. Those of training rows are cross-fitted: use `fit_transform`.
     """
     steps = [SimpleImputer(strategy="median", keep_empty_features=True)] if imputed else []
     numbers = make_pipeline(*steps, StandardScaler() if scaled else UnitScaler())
     categories = OneHotEncoder(
         max_categories=MAX_ENCODED_CATEGORIES, handle_unknown="infrequent_if_exist", sparse_output=False
     )
-    return make_column_transformer((numbers, schema.number_names), (categories, schema.category_names))
+    # scikit-learn 1.9 replaced the seed by folds.
+    has_folds = parse_version(sklearn.__version__) >= parse_version("1.9")
+    seeded: dict[str, Any] = (
+        {"cv": KFold(5, shuffle=True, random_state=0)} if has_folds else {"random_state": 0}
+    )
+    means = make_pipeline(TargetEncoder(target_type="continuous", **seeded), StandardScaler())
+    return make_column_transformer(
+        (numbers, schema.number_names),
+        (categories, schema.category_names),
+        (means, names_with_means(schema, task)),
+    )
+
+
+def names_with_means(schema: Schema, task: str) -> list[str]:
+    """Return the names of the columns that are encoded by the mean target of each category as well."""
+    return [
+        column.name
+        for column in schema.columns
+        if task == REGRESSION and column.kind == CATEGORY and len(column.categories) > MAX_ENCODED_CATEGORIES
+    ]
 
 
 def encode(columns: Any, X: pd.DataFrame) -> np.ndarray:
