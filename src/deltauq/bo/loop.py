@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from deltauq.bo.acquisition import Acquisition
-from deltauq.bo.anchored import default_surrogate
+from deltauq.bo.anchored import AnchoredSurrogate
 from deltauq.bo.history import History, format_point
 from deltauq.bo.optimizer import MakeSurrogate, Optimizer, as_number, check_count
 from deltauq.utils.progress import counting_bar
@@ -35,7 +35,7 @@ def maximize(
     n_steps: int = 20,
     *,
     n_initial: int = 6,
-    surrogate: MakeSurrogate = default_surrogate,
+    surrogate: MakeSurrogate = AnchoredSurrogate,
     acquisition: Acquisition = "logei",
     on_failure: Literal["raise", "skip"] = "raise",
     path: str | os.PathLike[str] | None = None,

@@ -22,7 +22,7 @@ from deltauq.bo.acquisition import (
     find_maximum,
     make_acquisition,
 )
-from deltauq.bo.anchored import default_surrogate
+from deltauq.bo.anchored import AnchoredSurrogate
 from deltauq.bo.history import History, HistoryFile, format_point
 from deltauq.bo.surrogate import Surrogate
 
@@ -80,7 +80,7 @@ class Optimizer:
         bounds: ArrayLike,
         *,
         n_initial: int = 6,
-        surrogate: MakeSurrogate = default_surrogate,
+        surrogate: MakeSurrogate = AnchoredSurrogate,
         acquisition: Acquisition = "logei",
         path: str | os.PathLike[str] | None = None,
         seed: int = 0,
