@@ -62,7 +62,8 @@ def maximize(
         evaluated again. "skip": the failure is recorded, counts as a step, and its neighbourhood is avoided.
     path : path, optional
         File that every point is written to as soon as it is evaluated. If it exists, the run continues from
-        it with the same points as if it had not been interrupted. Bounds and seed must be the same.
+        it with the same points as if it had not been interrupted. Bounds, seed, and the surrogate with its
+        parameters must be the same.
     seed : int, default=0
         Random seed.
     progress : bool or callable, default=True
