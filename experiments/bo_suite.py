@@ -87,9 +87,9 @@ def _maker(method: str, profile: str) -> MakeSurrogate:
         return table3.surrogate_maker(method, max_epochs)
     import torch
     from botorch.models.model import Model
+    from botorch.posteriors.gpytorch import GPyTorchPosterior
     from botorch_community.models.vblls import VBLLModel
-
-    from deltauq.bo.posteriors import independent
+    from gpytorch.distributions import MultivariateNormal
 
     class VBLLSurrogate(Model):
         """BoTorch's network with a variational Bayesian last layer, on standardised outcomes."""
@@ -112,8 +112,10 @@ def _maker(method: str, profile: str) -> MakeSurrogate:
         def posterior(self, X: Tensor, *args: Any, **options: Any) -> Posterior:
             """Return the posterior in units of the outcomes."""
             standardised = self.model.posterior(X)
-            mean = self.mean + self.std * standardised.mean
-            return independent(mean, self.std**2 * standardised.variance)
+            mean, variance = standardised.mean.squeeze(-1), standardised.variance.squeeze(-1)
+            return GPyTorchPosterior(
+                MultivariateNormal(self.mean + self.std * mean, torch.diag_embed(self.std**2 * variance))
+            )
 
     return VBLLSurrogate
 

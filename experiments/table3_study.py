@@ -117,8 +117,7 @@ def _maker(method: str, max_epochs: int | None) -> MakeSurrogate:
     """Return a function that creates the surrogates of a method; anchored ones are in float32."""
     if method not in LABELLED:
         return surrogate_maker(method, max_epochs)
-    from deltauq.bo import DEFAULT_RECIPE, AnchoredSurrogate
-    from deltauq.bo.anchored import OUTPUT_GAIN, default_network
+    from deltauq.bo import DEFAULT_RECIPE, AnchoredSurrogate, default_network
 
     class Doubled(AnchoredSurrogate):
         def function_values(self, x: Tensor) -> Tensor:
@@ -128,7 +127,7 @@ def _maker(method: str, max_epochs: int | None) -> MakeSurrogate:
     class SmallStart(AnchoredSurrogate):
         def untrained(self, x: Tensor, y: Tensor) -> Anchored:
             net: Any = super().untrained(x, y)
-            net.module[-1].weight.data /= OUTPUT_GAIN
+            net.module[-1].weight.data /= 4.0  # the factor of default_network
             return net
 
     kind = {"labelled, σ × 2": Doubled, "labelled, small start": SmallStart}.get(method, AnchoredSurrogate)
