@@ -27,6 +27,7 @@ from deltauq.metrics import coverage_curve
 from deltauq.plots import colors
 from experiments import ResultLine, ResultStore, get_experiment
 from experiments.data.classes import three_classes
+from experiments.extrapolation import CURVE, LIMITS
 from experiments.figure2 import N_ANCHORS
 from experiments.intervals import draw_comparison
 from experiments.plots import uncertainty_map
@@ -98,6 +99,30 @@ def n_anchors() -> Figure:
     return figure
 
 
+def beyond_the_range() -> Figure:
+    """Predicted against true thickness of digits, of networks trained on thin ones, from `extrapolation`."""
+    lines = [line for line in lines_of("extrapolation") if line.cell.get("limit") == LIMITS[0]]
+    thickness = LIMITS[0] + np.array(CURVE) + CURVE.step / 2
+    no_bars = np.full(len(thickness), np.nan)
+    names = {
+        ("digits", "plain", None): "plain",
+        ("rates", "plain", 1e-4): "plain, learning rate × 3",
+        ("digits", "delta-uq", None): "anchored by value",
+        ("digits", "delta-labelled", None): "labelled anchors",
+    }
+    series = {}
+    for key, name in names.items():
+        chosen = [x for x in lines if (x.cell["part"], x.cell["method"], x.cell.get("rate")) == key]
+        bias = np.mean([x.details["bias"] for x in chosen], axis=0)
+        series[name] = (thickness + bias, no_bars)
+    figure = plots.line_plot(thickness, series, x_title="true thickness", y_title="mean prediction")
+    dotted = {"dash": "dot", "width": 2, "color": colors.MUTED}
+    figure.add_scatter(x=thickness, y=thickness, name="truth", mode="lines", line=dotted)
+    end = thickness[-1] + CURVE.step / 2
+    figure.add_vrect(x0=LIMITS[0], x1=end, fillcolor=colors.GAP_SHADE, line_width=0, layer="below")
+    return figure
+
+
 def lines_of(name: str) -> list[ResultLine]:
     """Return the lines of an experiment under the paper's profile."""
     return get_experiment(name).lines(ResultStore(RESULTS / f"{name}.jsonl"), "paper")
@@ -116,6 +141,7 @@ def pictures() -> Iterator[tuple[str, Figure, tuple[int, int]]]:
     yield "class-uncertainty", class_uncertainty(), (500, 440)
     yield "n-anchors", n_anchors(), SIZE
     size = (760, 440)
+    yield "extrapolation", beyond_the_range(), size
     yield "intervals", draw_comparison(lines_of("intervals"), 1000, size), size
 
 

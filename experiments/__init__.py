@@ -30,6 +30,7 @@ NAMES = (
     "extrapolation",
     "table3",
     "table3-study",
+    "bo-suite",
     "table4",
     "table5",
     "figure5",

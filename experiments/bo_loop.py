@@ -1,4 +1,4 @@
-"""Bayesian optimisation of several runs at once, for `table3` and its study.
+"""Bayesian optimisation of several runs at once, for `table3`, its study and `bo-suite`.
 
 The surrogates of all runs of one method are trained at once, which takes little longer than training one. The
 results are stored in the cache, and every seed is a cell of its own.
@@ -50,7 +50,7 @@ def optimise(runs: Sequence[Run], make: MakeSurrogate, n_steps: int) -> np.ndarr
     Returns
     -------
     values : array of shape (r, N_INITIAL + n_steps)
-        In the order of evaluation.
+        In the order of evaluation, without the noise that the surrogates see.
     """
     import torch
 
@@ -61,14 +61,26 @@ def optimise(runs: Sequence[Run], make: MakeSurrogate, n_steps: int) -> np.ndarr
         [rng.random((N_INITIAL, problem.dimension)) for (problem, _), rng in zip(runs, rngs, strict=True)]
     )
     y = np.stack([_values(problem, points) for (problem, _), points in zip(runs, x, strict=True)])
+    noises = [np.random.default_rng([seed, 1]) for _, seed in runs]
+    seen = _observed(runs, y, noises)
     for step in range(n_steps):
-        points, values = torch.as_tensor(x), torch.as_tensor(y)[..., None]
+        points, values = torch.as_tensor(x), torch.as_tensor(seen)[..., None]
         models = [make(points[k], values[k], 1000 * seed + 10 * step) for k, (_, seed) in enumerate(runs)]
         fit_together(models)
         new = [propose(model, points[k], values[k], rngs[k])[None] for k, model in enumerate(models)]
         new_values = [_values(problem, point) for (problem, _), point in zip(runs, new, strict=True)]
         x, y = np.concatenate([x, np.stack(new)], axis=1), np.concatenate([y, np.stack(new_values)], axis=1)
+        seen = np.concatenate([seen, _observed(runs, np.stack(new_values), noises)], axis=1)
     return y
+
+
+def _observed(runs: Sequence[Run], values: np.ndarray, rngs: Sequence[np.random.Generator]) -> np.ndarray:
+    """Return values of shape (r, n) with the noise of their functions."""
+    noise = [
+        problem.noise * rng.standard_normal(values.shape[1])
+        for (problem, _), rng in zip(runs, rngs, strict=True)
+    ]
+    return values + np.stack(noise)
 
 
 def _values(problem: Maximisation, points: np.ndarray) -> np.ndarray:

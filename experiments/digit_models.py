@@ -47,7 +47,7 @@ class Size:
     starts : float or None
         Searches start at the latents of the thickest training digits, this share of them; None: at random.
     anchors : float or None
-        Anchors of Δ-UQ are drawn from the thickest training digits, this share of them; None: the anchors of
+        Anchors are drawn from the thickest training digits, this share of them; None: the anchors of
         the last training step.
     thickest : int
         Largest thickness of the training images of generator and forward models.
@@ -200,15 +200,18 @@ def forward_model(method: str, seed: int, size: Size) -> Any:
         digits = training_digits(size.images, size.thickest)
         model = MCDropout(network, DROPOUT, N_ANCHORS, seed=seed)
         return model.fit(digits.x, digits.y, recipe(size.forward, seed))
-    # The anchored layer starts as that of a plain network; the paper pairs a batch with its reverse.
-    net: Anchored = _trained(
-        lambda: Anchored(network(), N_ANCHORS, init="pretrained", train_anchors="reverse"), seed, size
-    )
+    # For values, the anchored layer starts as that of a plain network; the paper pairs a batch with its
+    # reverse.
+    options: dict[str, Any] = {"init": "pretrained", "train_anchors": "reverse"}
+    if method == "delta-labelled":
+        options = {"target": "difference"}
+    net: Anchored = _trained(lambda: Anchored(network(), N_ANCHORS, **options), seed, size)
     if size.anchors is not None:
         digits = training_digits(size.images, size.thickest)
         # Other digits than the starts of the searches.
-        anchors = digits.x[_among_thickest(digits, size.anchors, N_ANCHORS, seed + 1000)]
-        net.set_anchors(anchors.to(next(net.parameters()).device))
+        rows = _among_thickest(digits, size.anchors, N_ANCHORS, seed + 1000)
+        device = next(net.parameters()).device
+        net.set_anchors(digits.x[rows].to(device), digits.y[rows].to(device))
     return net
 
 

@@ -41,6 +41,7 @@ METHODS = {
     "svi": "variational (SVI)",
     "ensemble-5": "ensemble of 5",
     "duq": "DUQ",
+    "vbll": "VBLL",
 }
 
 # Underscores and hyphens become spaces, where a narrow column may break.
@@ -54,6 +55,10 @@ FUNCTIONS = {
     "multi-optima": "Multi-Optima",
     "ackley": "Ackley",
     "sinusoid": "Sinusoid",
+    "hartmann-6": "Hartmann, 6 inputs",
+    "ackley-5": "Ackley, 5 inputs",
+    "rosenbrock-4": "Rosenbrock, 4 inputs",
+    "branin-noise": "Branin with noise",
 }
 
 METRICS = {"auroc": "AUROC", "aupr": "AUPR", "fpr95": "FPR at 95 % TPR", "ece": "ECE"}

@@ -6,7 +6,8 @@ A setting is selected on some seeds, and then compared with the previous default
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from experiments.bo_loop import MakeSurrogate, measured, shared_runs
 from experiments.data.functions import OTHER_MAXIMISATIONS
@@ -16,6 +17,8 @@ from experiments.tables import TableSpec
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from deltauq.nn import Anchored
 
 VERSION = 3
 FUNCTIONS = {
@@ -41,19 +44,31 @@ N_STEPS = {"quick": 2, "paper": 30}
 MAX_EPOCHS = {"quick": 10, "paper": None}
 
 
-REACHES: dict[str, float | None] = {
-    "trained": None,
-    "clipped": 3.0,
-    "clipped at 1": 1.0,
-    "clipped at 10": 10.0,
-}
-"""The reach of `ClipWorst` in each setting; None: outcomes are only standardised."""
-STORED_ONLY = ("trained, then solved", "clipped, trained, then solved", "solved", "clipped, solved")
-"""Settings with a last layer in closed form, which helped less than clipping: the option was removed."""
+LABELLED = (
+    "labelled",
+    "labelled, clipped",
+    "labelled, σ × 2",
+    "labelled, small start",
+    "labelled, one frequency",
+)
+"""The default; and with clipped outcomes, a doubled σ, PyTorch's initial weights of the last layer, and a
+fixed frequency."""
+VALUES = (
+    "trained",
+    "clipped",
+    "clipped at 1",
+    "clipped at 10",
+    "trained, then solved",
+    "clipped, trained, then solved",
+    "solved",
+    "clipped, solved",
+)
+"""Settings of anchored values, the previous default: trained or with a last layer in closed form, and with
+outcomes that are clipped or not. Their options were removed."""
 BASELINES = ("gp", "ensemble")
 METHODS = {
-    "choose": {"quick": ("clipped", *BASELINES), "paper": (*REACHES, *STORED_ONLY, *BASELINES)},
-    "confirm": {"quick": ("clipped",), "paper": ("trained", "clipped", *BASELINES)},
+    "choose": {"quick": ("labelled", *BASELINES), "paper": (*LABELLED, *VALUES, *BASELINES)},
+    "confirm": {"quick": ("labelled",), "paper": ("labelled", "trained", "clipped", *BASELINES)},
 }
 
 
@@ -86,7 +101,7 @@ def run(cell: Cell, profile: str) -> Outcome:
     configuration = {
         "experiment": "table3-study",
         "version": VERSION,
-        "setting": {"reach": REACHES[method]} if method in REACHES else method,
+        "setting": method,
         "runs": names,
         "steps": N_STEPS[profile],
         "profile": profile,
@@ -100,26 +115,31 @@ def run(cell: Cell, profile: str) -> Outcome:
 
 def _maker(method: str, max_epochs: int | None) -> MakeSurrogate:
     """Return a function that creates the surrogates of a method; anchored ones are in float32."""
-    if method not in REACHES:
+    if method not in LABELLED:
         return surrogate_maker(method, max_epochs)
-    from botorch.models.transforms.outcome import ChainedOutcomeTransform, OutcomeTransform, Standardize
+    from deltauq.bo import DEFAULT_RECIPE, AnchoredSurrogate, default_network
 
-    from deltauq.bo import DEFAULT_RECIPE, AnchoredSurrogate, ClipWorst
+    class Doubled(AnchoredSurrogate):
+        def function_values(self, x: Tensor) -> Tensor:
+            values = super().function_values(x)
+            return 2.0 * values - values.mean(0)
 
-    reach = REACHES[method]
+    class SmallStart(AnchoredSurrogate):
+        def untrained(self, x: Tensor, y: Tensor) -> Anchored:
+            net: Any = super().untrained(x, y)
+            net.module[-1].weight.data /= 4.0  # the factor of default_network
+            return net
+
+    kind = {"labelled, σ × 2": Doubled, "labelled, small start": SmallStart}.get(method, AnchoredSurrogate)
+    options: dict[str, Any] = {"posterior": "gaussian"}
+    if method == "labelled, clipped":
+        options["outcome_transform"] = "clip"
+    if method == "labelled, one frequency":
+        options["network"] = partial(default_network, frequency=2.0)
     recipe = replace(DEFAULT_RECIPE, epochs=min(DEFAULT_RECIPE.epochs, max_epochs or DEFAULT_RECIPE.epochs))
 
     def make(x: Tensor, y: Tensor, seed: int) -> AnchoredSurrogate:
-        transform: OutcomeTransform = Standardize(1)
-        if reach is not None:
-            transform = ChainedOutcomeTransform(clip=ClipWorst(1, reach), standardize=transform)
-        return AnchoredSurrogate(
-            x.float(),
-            y.float(),
-            recipe=replace(recipe, seed=seed),
-            outcome_transform=transform,
-            posterior="gaussian",
-        )
+        return kind(x.float(), y.float(), recipe=replace(recipe, seed=seed), **options)
 
     return make
 
@@ -144,7 +164,7 @@ EXPERIMENT = Experiment(
     "Settings of the anchored surrogate",
     cells,
     run,
-    cannot_rerun=lambda cell: cell["method"] in STORED_ONLY,
+    cannot_rerun=lambda cell: cell["method"] in VALUES,
     tables=(
         _view("Six functions of two inputs", "choose", 2),
         _view("Three functions of one input", "choose", 1),

@@ -91,6 +91,8 @@ class Maximisation:
         A point with the largest value, up to rounding.
     sign : {1, -1}
         -1 if the negative function is maximised.
+    noise : float, default=0
+        Standard deviation of the noise of an observation.
     """
 
     function: Callable[[np.ndarray], np.ndarray]
@@ -98,6 +100,7 @@ class Maximisation:
     high: float | tuple[float, ...]
     maximizer: tuple[float, ...]
     sign: int = 1
+    noise: float = 0.0
 
     @property
     def dimension(self) -> int:

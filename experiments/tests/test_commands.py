@@ -294,7 +294,7 @@ COMPLETED = {
     "uci": 1248,
     "uci-study": 1440,
     "coverage": 310,
-    "table3": 150,
+    "table3": 275,
     "table3-study": 504,
     "table4": 100,
     "table5": 68,

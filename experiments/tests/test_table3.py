@@ -1,5 +1,6 @@
-"""`table3`, its study, and the loop that they share."""
+"""`table3`, its study, `bo-suite`, and the loop that they share."""
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -14,7 +15,7 @@ from gpytorch.distributions import MultivariateNormal
 from deltauq.bo import AnchoredSurrogate, GPSurrogate
 from deltauq.nn import MLP
 from deltauq.nn.training import Recipe
-from experiments import ResultStore, bo_loop, run_experiment, table3, table3_study
+from experiments import ResultStore, bo_loop, bo_suite, run_experiment, table3, table3_study
 from experiments.bo_loop import N_INITIAL, measured, optimise, propose
 from experiments.data.functions import MAXIMISATIONS, OTHER_MAXIMISATIONS, Maximisation
 from experiments.summary import summarise
@@ -90,6 +91,30 @@ def test_runs_repeat():
     np.testing.assert_array_equal(optimise(runs, small, 2), optimise(runs, small, 2))
 
 
+def test_noise_is_seen_by_surrogates_only():
+    seen = []
+
+    def recording(x, y, seed):
+        seen.append(y[:, 0].numpy().copy())
+        return GPSurrogate(x, y)
+
+    problem = replace(BOWL, noise=0.5)
+    values = optimise([(problem, 0)], recording, 2)[0]
+    first = BOWL.value(2 * np.random.default_rng(0).random((N_INITIAL, 2)) - 1)
+    np.testing.assert_allclose(values[:N_INITIAL], first)
+    assert 0.1 < np.std(seen[0] - values[:N_INITIAL]) < 1.5
+    np.testing.assert_array_equal(seen[1][:N_INITIAL], seen[0])
+
+
+@pytest.mark.parametrize("name", bo_suite.PROBLEMS["paper"])
+def test_problems_of_the_suite_are_maximised(name):
+    problem = bo_suite.problem(name)
+    points = np.random.default_rng(0).uniform(*problem.bounds, size=(200, problem.dimension))
+    assert problem.value(points).max() < problem.maximum
+    near = np.array(problem.maximizer) + 1e-3 * np.random.default_rng(0).standard_normal(points.shape)
+    assert problem.value(near).max() <= problem.maximum + 1e-4
+
+
 def test_metrics_by_hand():
     problem = Maximisation(lambda x: x[:, 0], 0.0, 10.0, (10.0,))
     values = np.array([1.0, 2.0, 0.0, 0.0, 0.0, 0.0, 1.0, 6.0, 3.0, 8.0])
@@ -111,7 +136,9 @@ def test_least_regret_at_the_maximum():
     assert measured(np.array([1.0] * N_INITIAL + [10.0]), problem).metrics["log_regret"] == -6
 
 
-@pytest.mark.parametrize("experiment", [table3.EXPERIMENT, table3_study.EXPERIMENT], ids=lambda e: e.name)
+@pytest.mark.parametrize(
+    "experiment", [table3.EXPERIMENT, table3_study.EXPERIMENT, bo_suite.EXPERIMENT], ids=lambda e: e.name
+)
 def test_quick_profiles_share_computations(experiment, tmp_path, monkeypatch):
     computed = []
 

@@ -134,7 +134,8 @@ def test_figures_of_digits():
         for cell in table4.cells("paper")
     ]
     result = table4.figures(lines)
-    assert [figure.title for figure in result] == ["plain", "MC dropout", "ensemble", "Δ-UQ"]
+    names = ["plain", "MC dropout", "ensemble", "Δ-UQ", "labelled anchors"]
+    assert [figure.title for figure in result] == names
     assert len(digits) < 12_000, "a line stays small"
 
 

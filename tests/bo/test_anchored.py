@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -23,7 +24,7 @@ from sklearn.linear_model import LinearRegression
 from sklearn.multioutput import MultiOutputRegressor
 
 from deltauq import AnchoredRegressor
-from deltauq.bo import AnchoredSurrogate, AnchorPosterior, SklearnSurrogate, fit_together
+from deltauq.bo import DEFAULT_RECIPE, AnchoredSurrogate, AnchorPosterior, SklearnSurrogate, fit_together
 from deltauq.nn import MLP, Anchored
 from deltauq.nn.training import Recipe
 from deltauq.utils.install import install_command
@@ -31,15 +32,12 @@ from deltauq.utils.install import install_command
 SMALL = partial(MLP, hidden=(16, 16), activation="tanh")
 FOREST = AnchoredRegressor(RandomForestRegressor(3, random_state=0), n_anchors=10, random_state=0)
 QUICK = Recipe(epochs=40, lr=1e-2)
-make = partial(
-    AnchoredSurrogate,
-    network=SMALL,
-    recipe=QUICK,
-    n_anchors=30,
-    train_anchors="derangement",
-    calibrate=1.0,
-    input_transform="standardize",
-)
+make = partial(AnchoredSurrogate, network=SMALL, recipe=QUICK, n_anchors=30)
+
+
+def of_values(d, m):
+    """Return a network that predicts values under random anchors, which the surrogate uses as it is."""
+    return Anchored(SMALL(d, m), 4)
 
 
 @pytest.fixture(scope="module")
@@ -71,19 +69,10 @@ def test_ensemble_values_are_outputs_per_anchor(bowl, model):
     inputs = (points - x.mean(0)) / x.std(0)
     values = model.posterior(points).values
     assert values.shape == (3, 10, 2, 1)
-    for k, anchor in enumerate(model.net.anchors):
-        outputs = model.net(inputs.view(6, 2), anchors=anchor.expand(1, 6, 2)).view(3, 2, 1)
+    for k, (anchor, target) in enumerate(zip(model.net.anchors, model.net.anchor_targets, strict=True)):
+        under = {"anchors": anchor.expand(1, 6, 2), "anchor_targets": target.expand(1, 6, 1)}
+        outputs = model.net(inputs.view(6, 2), **under).view(3, 2, 1)
         torch.testing.assert_close(values[:, k], outputs * y.std() + y.mean())
-
-
-def test_default_input_transform_scales_by_range(bowl):
-    x, y = bowl
-    model = AnchoredSurrogate(3 * x + 7, y, recipe=Recipe(epochs=5), posterior="gaussian").fit()
-    low, high = x.amin(0), x.amax(0)
-    centred = (x - low) / (high - low) - 0.5
-    expected = model.net.posterior(centred).mean
-    mean = model.posterior((3 * x + 7)[:, None]).mean[:, 0]
-    torch.testing.assert_close(mean, expected * y.std() + y.mean())
 
 
 def test_moments_equal_network_posterior(bowl, model):
@@ -164,30 +153,40 @@ def test_seeds(bowl):
     assert torch.equal(model.posterior(points).values, model.fit().posterior(points).values)
 
 
-def test_anchors(bowl):
+def test_anchors_are_evaluated_points_the_best_among_them(bowl):
     x, y = bowl
-    assert make(x, y, n_anchors=4).fit().net.anchors.shape == (4, 2)
-    assert make(x, y, n_anchors=50).fit().net.anchors.shape == (10, 2)  # no anchor counts twice
+    for n_anchors, k, n_best in ((6, 6, 2), (50, 10, 3)):  # no anchor counts twice
+        model = make(x, y, n_anchors=n_anchors, input_transform=None, outcome_transform=None).fit()
+        distances = torch.cdist(model.net.anchors, x)
+        rows = distances.argmin(1)
+        assert distances.amin(1).max() == 0 and len(set(rows.tolist())) == k
+        assert torch.equal(model.net.anchor_targets, y[rows])
+        assert set(y[:, 0].topk(n_best).indices.tolist()) <= set(rows.tolist())
 
 
-def test_anchors_in_reverse_order(bowl):
+def test_every_anchor_predicts_its_own_outcome(bowl):
     x, y = bowl
-    model = make(x, y, recipe=Recipe(epochs=300, lr=1e-2), train_anchors="reverse").fit()
+    model = AnchoredSurrogate(x, y, n_anchors=4, recipe=Recipe(epochs=1), input_transform=None).fit()
+    values = model.posterior(model.net.anchors[:, None]).values.squeeze()
+    outcomes = model.net.anchor_targets.squeeze(1) * y.std() + y.mean()
+    torch.testing.assert_close(values.diagonal(), outcomes)
+
+
+def test_anchored_network_is_used_as_it_is(bowl):
+    x, y = bowl
+    model = make(x, y, network=of_values, recipe=Recipe(epochs=300, lr=1e-2)).fit()
+    assert not model.net.target.needs_labels and len(model.net.anchors) == 4
     assert (model.posterior(x).mean - y).square().mean() < 0.1 * y.var()
 
 
-@pytest.mark.parametrize("train_anchors", ["shared", "derangement"])
-def test_fit_together_equals_fit_one_by_one(bowl, train_anchors):
+@pytest.mark.parametrize("network", [None, SMALL, of_values], ids=["default", "given", "values"])
+def test_fit_together_equals_fit_one_by_one(bowl, network):
     x, y = bowl
 
     def members():
+        quick = Recipe(epochs=20, lr=1e-2)
         return [
-            make(
-                x + k,
-                y * (k + 1),
-                recipe=Recipe(epochs=20, lr=1e-2, seed=k),
-                train_anchors=train_anchors,
-            )
+            make(x + k, y * (k + 1), network=network, recipe=replace(quick, seed=k), n_anchors=5)
             for k in range(3)
         ]
 
@@ -198,44 +197,26 @@ def test_fit_together_equals_fit_one_by_one(bowl, train_anchors):
         torch.testing.assert_close(other.posterior(points).values, one.fit().posterior(points).values)
 
 
-def test_shared_anchors_agree_at_training_points(bowl):
+def test_anchors_disagree_away_from_evaluated_points(bowl):
     x, y = bowl
-    options = {"recipe": Recipe(epochs=300, lr=1e-2), "n_anchors": 4}
-    shared, random = (
-        make(x, y, train_anchors=anchors, **options).fit() for anchors in ("shared", "derangement")
-    )
-    assert (shared.posterior(x).mean - y).square().mean() < 0.02 * y.var()
-    assert torch.equal(shared.net.anchors, random.net.anchors)
-    on, off = x, torch.rand(200, 2, dtype=torch.float64)
-
-    def contrast(model):
-        away, here = (model.posterior(points).variance.mean().item() for points in (off, on))
-        return away / here
-
-    assert contrast(shared) > 3 * contrast(random)
+    model = AnchoredSurrogate(x, y, recipe=replace(DEFAULT_RECIPE, epochs=600)).fit()
+    away, here = (model.posterior(p).variance.mean() for p in (3 * torch.rand_like(x) + 1, x))
+    assert away > 10 * here
 
 
-def test_shared_training_pairs_every_point_with_every_anchor(bowl, monkeypatch):
+def test_training_pairs_every_point_with_every_anchor(bowl, monkeypatch):
     calls = []
     forward = Anchored.forward
 
-    def recording(self, x, *, anchors=None, masked=None):
-        calls.append((x.shape, None if anchors is None else anchors.shape))
-        return forward(self, x, anchors=anchors, masked=masked)
+    def recording(self, x, **anchors):
+        calls.append((x.shape, anchors["anchors"].shape))
+        return forward(self, x, **anchors)
 
     monkeypatch.setattr(Anchored, "forward", recording)
-    make(*bowl, recipe=Recipe(epochs=2, batch_size=4), n_anchors=3, train_anchors="shared").fit()
+    make(*bowl, recipe=Recipe(epochs=2, batch_size=4), n_anchors=3).fit()
     # Batches of four points with three anchors each: 30 pairs in 12 + 12 + 6.
     assert [x[0] for x, _ in calls] == [12, 12, 6] * 2
     assert {anchors[1:] for _, anchors in calls} == {(12, 2), (6, 2)}
-
-
-@pytest.mark.parametrize("kind", ["ensemble", "gaussian"])
-def test_calibrate_scales_standard_deviation(bowl, kind):
-    points = torch.rand(6, 1, 2, dtype=torch.float64)
-    raw, scaled = (make(*bowl, calibrate=c, posterior=kind).fit().posterior(points) for c in (1.0, 3.0))
-    torch.testing.assert_close(scaled.mean, raw.mean)
-    torch.testing.assert_close(scaled.variance, 9 * raw.variance)
 
 
 def test_fit_together_requires_equal_options(bowl):
@@ -277,8 +258,6 @@ def test_invalid_input(bowl):
         AnchoredSurrogate(x, y, network=MLP(2))
     for options, message in [
         ({"n_anchors": 1}, "n_anchors must be at least 2, got 1"),
-        ({"train_anchors": "twin"}, "train_anchors must be .*, got 'twin'"),
-        ({"calibrate": 0.0}, "calibrate must be a positive number, got 0.0"),
         ({"posterior": "student"}, "posterior must be .*, got 'student'"),
         ({"input_transform": "whiten"}, "input_transform must be .* got 'whiten'"),
         ({"outcome_transform": "rank"}, "outcome_transform must be .* got 'rank'"),

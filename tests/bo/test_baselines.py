@@ -83,5 +83,7 @@ def test_paper_parameters(bowl):
     assert DropoutSurrogate(*bowl).baseline.rate == 0.3
     assert EnsembleSurrogate(*bowl).n_members == 3
     assert DEUPSurrogate(bowl[0][:3], bowl[1][:3]).n_folds == 3
-    network = AnchoredSurrogate(*bowl, **PAPER_SETTINGS).network(2, 1)
+    anchored = AnchoredSurrogate(*bowl, **PAPER_SETTINGS).network(2, 1)
+    assert anchored.n_anchors == 30 and not anchored.target.needs_labels
+    network = anchored.module
     assert network.config["hidden"] == [128, 128, 128] and network.config["activation"] == "relu"

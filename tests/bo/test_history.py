@@ -1,6 +1,7 @@
 """The file of a maximisation: resuming, damaged files, and files of something else."""
 
 import json
+from functools import partial
 
 import numpy as np
 import pytest
@@ -10,7 +11,9 @@ pytest.importorskip("botorch")
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deltauq.bo import Optimizer
+from deltauq.bo import AnchoredSurrogate, ClipWorst, GPSurrogate, Optimizer
+from deltauq.nn import MLP
+from deltauq.nn.training import Recipe
 
 SQUARE = [[0.0, 0.0], [1.0, 1.0]]
 
@@ -55,6 +58,15 @@ def test_file_header(tmp_path):
         ({"bounds": [[0, 0], [1, 2]]}, "begun with bounds"),
         ({"bounds": [[0], [1]]}, "begun with bounds"),
         ({"seed": 1}, "begun with seed 0 and cannot be continued with 1"),
+        (
+            {"surrogate": GPSurrogate},
+            "AnchoredSurrogate.* continued with .*GPSurrogate",
+        ),
+        (
+            {"surrogate": partial(AnchoredSurrogate, n_anchors=9)},
+            "n_anchors=10.* continued with .*n_anchors=9",
+        ),
+        ({"surrogate": partial(AnchoredSurrogate, recipe=Recipe(epochs=9))}, "continued with .*epochs=9"),
     ],
 )
 def test_file_of_another_run_raises(options, message, tmp_path):
@@ -64,6 +76,16 @@ def test_file_of_another_run_raises(options, message, tmp_path):
     with pytest.raises(ValueError, match=message):
         Optimizer(**{"bounds": SQUARE, **options}, path=path)
     assert path.read_bytes() == before
+
+
+def test_equal_settings_of_another_process_continue(tmp_path):
+    def made():
+        return partial(AnchoredSurrogate, network=partial(MLP, hidden=(8,)), outcome_transform=ClipWorst(1))
+
+    path = tmp_path / "points.jsonl"
+    Optimizer(SQUARE, path=path, surrogate=made()).tell([0.5, 0.5], 1.0)
+    assert len(Optimizer(SQUARE, path=path, surrogate=made()).history) == 1
+    assert len(Optimizer(SQUARE, path=path, surrogate=partial(made(), n_anchors=10)).history) == 1
 
 
 @pytest.mark.parametrize("text", ["dear diary", "dear\ndiary", '{"a": 1}\n', "[1]\n"])

@@ -4,7 +4,13 @@ from deltauq.utils.install import import_optional
 
 import_optional("botorch", "deltauq.bo needs BoTorch", "bo")
 
-from deltauq.bo.anchored import DEFAULT_RECIPE, PAPER_SETTINGS, AnchoredSurrogate, SklearnSurrogate
+from deltauq.bo.anchored import (
+    DEFAULT_RECIPE,
+    PAPER_SETTINGS,
+    AnchoredSurrogate,
+    SklearnSurrogate,
+    default_network,
+)
 from deltauq.bo.baselines import DEUPSurrogate, DropoutSurrogate, EnsembleSurrogate, GPSurrogate
 from deltauq.bo.history import History
 from deltauq.bo.loop import OptimizationError, maximize
@@ -29,6 +35,7 @@ __all__ = [
     "OptimizationError",
     "Optimizer",
     "SklearnSurrogate",
+    "default_network",
     "fit_together",
     "maximize",
 ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -14,6 +13,8 @@ from botorch.exceptions.errors import UnsupportedError
 from sklearn.base import clone
 from torch import Tensor, nn
 
+from deltauq.baselines.network import seeded_network
+from deltauq.bo.frequency import choose_frequency
 from deltauq.bo.surrogate import (
     PAPER_NETWORK,
     PAPER_RECIPE,
@@ -24,36 +25,55 @@ from deltauq.bo.surrogate import (
 )
 from deltauq.core import Anchors, get_prior
 from deltauq.estimators import AnchoredRegressor
-from deltauq.nn import MLP, Anchored
+from deltauq.nn import Anchored
+from deltauq.nn.networks import FourierFeatures
 from deltauq.nn.training import Recipe
-
-PAPER_SETTINGS: dict[str, Any] = {
-    "network": PAPER_NETWORK,
-    "recipe": PAPER_RECIPE,
-    "n_anchors": 30,
-    "train_anchors": "reverse",
-    "calibrate": 1.0,
-    "input_transform": "standardize",
-}
-"""The parameters of an `AnchoredSurrogate` as in the paper."""
 
 DEFAULT_RECIPE = Recipe(epochs=300, lr=1e-2, schedule="cosine")
 """Long enough for the anchors to agree at the evaluated points."""
+N_FREQUENCIES = 32
+OUTPUT_GAIN = 4.0
+"""Factor on the initial weights of the last layer. With it, untrained differences are about half as large as
+those of standardised outcomes. Training removes them at the evaluated points; away from these, they remain as
+the uncertainty."""
 
 
-def fourier_network(d: int, m: int) -> MLP:
-    """Return the default network: one layer behind Fourier features, which are what is anchored.
+class InputsAndWaves(nn.Module):
+    """The inputs themselves, which extrapolate, and random Fourier features, which follow fast changes."""
 
-    The scale, for inputs between -0.5 and 0.5, is divided by the number of inputs, as the density of points
-    along each of them is. It was chosen on functions that are not the paper's.
-    """
-    return MLP(d, m, (64,), activation="silu", n_frequencies=32, fourier_scale=12.0 / d)
+    def __init__(self, n_in: int, frequency: float) -> None:
+        super().__init__()
+        self.waves = FourierFeatures(n_in, N_FREQUENCIES, frequency)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return features of shape (n, n_in + 2 * N_FREQUENCIES)."""
+        return torch.cat([x, self.waves(x)], dim=-1)
+
+
+def default_network(d: int, m: int, frequency: float = 1.0) -> nn.Module:
+    """Return the default network: one layer behind the inputs and Fourier features of them."""
+    last = nn.Linear(64, m)
+    with torch.no_grad():
+        last.weight *= OUTPUT_GAIN
+    return nn.Sequential(InputsAndWaves(d, frequency), nn.Linear(d + 2 * N_FREQUENCIES, 64), nn.SiLU(), last)
+
+
+def paper_network(d: int, m: int) -> Anchored:
+    """Return the paper's anchored network, which predicts values and takes its anchors from the batch."""
+    return Anchored(PAPER_NETWORK(d, m), 30, train_anchors="reverse")
+
+
+PAPER_SETTINGS: dict[str, Any] = {"network": paper_network, "recipe": PAPER_RECIPE}
+"""The parameters of an `AnchoredSurrogate` as in the paper."""
 
 
 class AnchoredSurrogate(NetworkSurrogate, SampledSurrogate):
-    """A network trained on [R, X - R], whose K anchors are the members of a BoTorch ensemble.
+    """A network that predicts differences from K evaluated points, which are the members of an ensemble.
 
-    The same anchors serve all points, so that samples at several points are joint: each is one function.
+    These labelled anchors are the best points and others drawn at random. From each of them the network
+    predicts every point as the outcome of the anchor plus a learned difference. The predictions agree at the
+    evaluated points, and their spread away from them is the uncertainty. The same anchors serve all points,
+    so that samples at several points are joint: each is one function.
 
     Parameters
     ----------
@@ -61,26 +81,21 @@ class AnchoredSurrogate(NetworkSurrogate, SampledSurrogate):
         At least two points. The network has their dtype and device.
     train_Y : float tensor of shape (n, m)
         Outcomes at these points.
-    network : callable
-        ``network(d, m)`` returns a new network; `deltauq.nn.MLP` is one. By default one layer behind Fourier
-        features.
+    network : callable, optional
+        ``network(d, m)`` returns a new network, such as `deltauq.nn.MLP`. If it returns an `Anchored`
+        network, that is used as it is. By default one layer behind the inputs and Fourier features of them,
+        whose frequency is chosen from the data: the one that predicts points left out best.
     recipe : Recipe
-        How to train. Its seed determines initial weights, the order of rows and anchors.
+        How to train. Its seed determines initial weights, the order of rows and anchors. Every batch contains
+        the pairs of its points with all anchors.
     n_anchors : int, default=10
-        K, the number of anchors drawn from the evaluated points; at most n.
-    train_anchors : {"shared", "derangement", "reverse"}
-        Anchors of the points in training. "shared": the K anchors of prediction, each point with all of them
-        in every step; they then agree at the evaluated points much sooner than away from them. Otherwise
-        other points of the batch: in random order, or the batch in reverse order as in the paper.
-    calibrate : float, default=4
-        Factor on σ: the standard deviation over anchors ranks errors, but is smaller than they are.
+        K, the number of anchors, a third of which are the best points; at most n.
     posterior : {"ensemble", "gaussian"}
         Form of the posterior: the K functions themselves (BoTorch's variance then divides by K - 1), or the
         Gaussian with their mean and variance (dividing by K), as in the paper and for analytic acquisition
         functions.
-    input_transform : InputTransform, "range", "standardize" or None
-        "range", the default, scales the evaluated points to [-0.5, 0.5]. If the domain is known, BoTorch's
-        ``Normalize(d, bounds=bounds, center=0.0)`` does so for all of it.
+    input_transform : InputTransform, "standardize", "range" or None
+        "range" scales the evaluated points to [-0.5, 0.5].
     outcome_transform : OutcomeTransform, "standardize", "clip" or None
         "clip" raises outcomes far below the median to a floor (`ClipWorst`) before standardising: for
         maximisation, and wrong if the smallest value is needed.
@@ -106,7 +121,7 @@ class AnchoredSurrogate(NetworkSurrogate, SampledSurrogate):
     torch.Size([1, 2])
     """
 
-    shared_options = ("n_anchors", "train_anchors")
+    shared_options = ("n_anchors",)
     net: Anchored
 
     def __init__(
@@ -114,19 +129,17 @@ class AnchoredSurrogate(NetworkSurrogate, SampledSurrogate):
         train_X: Tensor,
         train_Y: Tensor,
         *,
-        network: MakeNetwork = fourier_network,
+        network: MakeNetwork | None = None,
         recipe: Recipe = DEFAULT_RECIPE,
         n_anchors: int = 10,
-        train_anchors: Literal["shared", "derangement", "reverse"] = "shared",
-        calibrate: float = 4.0,
         posterior: Literal["ensemble", "gaussian"] = "ensemble",
-        input_transform: Any = "range",
+        input_transform: Any = "standardize",
         outcome_transform: Any = "standardize",
     ) -> None:
         super().__init__(
             train_X,
             train_Y,
-            network=network,
+            network=default_network if network is None else network,
             recipe=recipe,
             posterior=posterior,
             input_transform=input_transform,
@@ -134,49 +147,48 @@ class AnchoredSurrogate(NetworkSurrogate, SampledSurrogate):
         )
         if n_anchors < 2:
             raise ValueError(f"n_anchors must be at least 2, got {n_anchors}.")
-        if train_anchors not in ("shared", "derangement", "reverse"):
-            options = '"shared", "derangement" or "reverse"'
-            raise ValueError(f"train_anchors must be {options}, got {train_anchors!r}.")
-        if not 0.0 < calibrate < math.inf:
-            raise ValueError(f"calibrate must be a positive number, got {calibrate}.")
         self.n_anchors = n_anchors
-        self.train_anchors = train_anchors
-        self.calibrate = calibrate
-
-    def make_network(self) -> nn.Module:
-        """Return an untrained anchored network."""
-        in_batch = "reverse" if self.train_anchors == "reverse" else "derangement"
-        return Anchored(super().make_network(), self.n_anchors, train_anchors=in_batch)
 
     @classmethod
     def train_together(cls, surrogates: Sequence[Any], xs: Sequence[Tensor], ys: Sequence[Tensor]) -> None:
         """Train the networks of all surrogates."""
-        first = surrogates[0]
-        seeds = [surrogate.recipe.seed for surrogate in surrogates]
-        nets = [surrogate.seeded_network(seed) for surrogate, seed in zip(surrogates, seeds, strict=True)]
-        k = min(first.n_anchors, len(xs[0]))
-        for net, x, seed in zip(nets, xs, seeds, strict=True):
-            net.set_anchors(get_prior("data").draw(Anchors(x), k, np.random.default_rng(seed)).X)
-        if first.train_anchors == "shared":
-            # Every point with every anchor, anchor by anchor.
-            anchors = [net.anchors.repeat_interleave(len(xs[0]), 0) for net in nets]
-            pairs = [torch.cat([x.repeat(k, 1), r], dim=1) for x, r in zip(xs, anchors, strict=True)]
-            recipe = replace(first.recipe, batch_size=k * first.recipe.batch_size)
-            train_networks([_Paired(net) for net in nets], pairs, [y.repeat(k, 1) for y in ys], recipe, seeds)
+        recipe, seeds = surrogates[0].recipe, [surrogate.recipe.seed for surrogate in surrogates]
+        for surrogate, x, y in zip(surrogates, xs, ys, strict=True):
+            surrogate.net = surrogate.untrained(x, y)
+        nets = [surrogate.net for surrogate in surrogates]
+        if not nets[0].target.needs_labels:
+            train_networks(nets, xs, ys, recipe, seeds)
+            return
+        k = len(nets[0].anchors)
+        rows = [_paired(net, x) for net, x in zip(nets, xs, strict=True)]
+        recipe = replace(recipe, batch_size=k * recipe.batch_size)
+        train_networks([_Paired(net) for net in nets], rows, [y.repeat(k, 1) for y in ys], recipe, seeds)
+
+    def untrained(self, x: Tensor, y: Tensor) -> Anchored:
+        """Return an untrained network with its anchors, given transformed points and outcomes."""
+        make, d, m = self.network, x.shape[1], y.shape[1]
+        if make is default_network:
+            make = partial(default_network, frequency=choose_frequency(x, y))
+
+        def anchored() -> Anchored:
+            net = make(d, m)
+            return net if isinstance(net, Anchored) else Anchored(net, self.n_anchors, target="difference")
+
+        seed = self.recipe.seed
+        net: Any = seeded_network(anchored, seed).to(x)
+        k, rng = min(net.n_anchors, len(x)), np.random.default_rng(seed)
+        if net.target.needs_labels:
+            order, n_best = y.mean(1).argsort(descending=True).cpu().numpy(), k // 3
+            rows = np.concatenate([order[:n_best], rng.permutation(order[n_best:])[: k - n_best]])
+            net.set_anchors(x[rows], y[rows])
         else:
-            train_networks(nets, xs, ys, first.recipe, seeds)
-        for surrogate, net in zip(surrogates, nets, strict=True):
-            surrogate.net = net
+            net.set_anchors(get_prior("data").draw(Anchors(x), k, rng).X)
+        return net
 
     def function_values(self, x: Tensor) -> Tensor:
-        """Return values of shape (K, n, m) under each anchor, their deviations multiplied by `calibrate`."""
+        """Return values of shape (K, n, m) under each anchor."""
         values: Any = self.net.posterior(x, keep_samples=True).samples
-        mean = values.mean(0)
-        return mean + self.calibrate * (values - mean)
-
-
-default_surrogate = partial(AnchoredSurrogate, outcome_transform="clip")
-"""The surrogate that maximises by default."""
+        return values
 
 
 class SklearnSurrogate(SampledSurrogate):
@@ -193,8 +205,7 @@ class SklearnSurrogate(SampledSurrogate):
         Cloned before it is fitted; by default an anchored random forest with random seed 0. Its `center` and
         its calibrated scale are used.
     **options
-        `posterior`, `input_transform` and `outcome_transform`; see `AnchoredSurrogate`. Inputs are
-        standardised by default.
+        `posterior`, `input_transform` and `outcome_transform`; see `AnchoredSurrogate`.
 
     Attributes
     ----------
@@ -236,17 +247,24 @@ class SklearnSurrogate(SampledSurrogate):
 
 
 class _Paired(nn.Module):
-    """An anchored network as a function of rows [X, R], so that the training data contain the pairs."""
+    """An anchored network as a function of rows [X, R, y_R], so that the training data contain the pairs."""
 
     def __init__(self, net: Anchored) -> None:
         super().__init__()
         self.net = net
 
     def forward(self, pairs: Tensor) -> Tensor:
-        """Return outputs of shape (p, m) for pairs of shape (p, 2 * d)."""
-        x, anchors = pairs.chunk(2, dim=-1)
-        outputs: Tensor = self.net(x, anchors=anchors[None])
-        return outputs
+        """Return predictions of shape (p, m) for pairs of shape (p, 2 * d + m)."""
+        d = self.net.anchors.shape[1]
+        x, anchors, targets = pairs[:, :d], pairs[:, d : 2 * d], pairs[:, 2 * d :]
+        predictions: Tensor = self.net(x, anchors=anchors[None], anchor_targets=targets[None])
+        return predictions
+
+
+def _paired(net: Anchored, x: Tensor) -> Tensor:
+    """Return the rows [X, R, y_R] of every point with every anchor, anchor by anchor."""
+    anchors = torch.cat([net.anchors, net.anchor_targets], dim=1)
+    return torch.cat([x.repeat(len(anchors), 1), anchors.repeat_interleave(len(x), 0)], dim=1)
 
 
 def _as_numpy(x: Tensor) -> np.ndarray:

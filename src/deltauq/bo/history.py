@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -73,21 +75,39 @@ def format_point(x: np.ndarray) -> str:
     return "[" + ", ".join(repr(float(number)) for number in x) + "]"
 
 
-class HistoryFile:
-    """Evaluated points in a file, one JSON line each, after a line with the bounds, the seed and versions.
+def describe(value: Any) -> str:
+    """Return a text that names a function with its options and defaults, or the repr of another value."""
+    if not isinstance(value, partial) and not hasattr(value, "__qualname__"):
+        text = repr(value)
+        # An address differs from run to run.
+        return type(value).__qualname__ if " at 0x" in text else text
+    options: dict[str, Any] = {}
+    while isinstance(value, partial):
+        options = {**value.keywords, **options}
+        value = value.func
+    parameters = signature(value).parameters.values()
+    defaults = {each.name: each.default for each in parameters if each.default is not each.empty}
+    listed = [f"{name}={describe(option)}" for name, option in sorted({**defaults, **options}.items())]
+    return f"{value.__module__}.{value.__qualname__}({', '.join(listed)})"
 
-    The file is created unless it exists; `points` has its points and values when it was opened. Bounds and
-    seed must equal those of an existing file. An incomplete last line is ignored.
+
+class HistoryFile:
+    """Evaluated points in a file, one JSON line each, after a line with the settings and versions.
+
+    The file is created unless it exists; `points` has its points and values when it was opened. The settings,
+    which are the bounds, the seed and the surrogate, must equal those of an existing file. An incomplete last
+    line is ignored.
     """
 
-    def __init__(self, path: str | os.PathLike[str], bounds: np.ndarray, seed: int) -> None:
+    def __init__(self, path: str | os.PathLike[str], bounds: np.ndarray, seed: int, surrogate: Any) -> None:
         self.path = Path(path)
         self.points: list[tuple[np.ndarray, float]] = []
+        settings = {"bounds": bounds.tolist(), "seed": seed, "surrogate": describe(surrogate)}
         if self.path.exists() and self.path.stat().st_size:
-            self._load(bounds, seed)
+            self._load(settings)
             return
         versions = {"deltauq": __version__, **{name: version(name) for name in LIBRARIES}}
-        header = {"format": FORMAT, "bounds": bounds.tolist(), "seed": seed, "versions": versions}
+        header = {"format": FORMAT, **settings, "versions": versions}
         with atomic_write(self.path) as part:
             JsonLines(part).append(header)
 
@@ -97,18 +117,18 @@ class HistoryFile:
             raise FileNotFoundError(f"{self.path} was removed.")
         JsonLines(self.path).append({"x": x.tolist(), "y": None if np.isnan(y) else y})
 
-    def _load(self, bounds: np.ndarray, seed: int) -> None:
+    def _load(self, settings: dict[str, Any]) -> None:
         first, *lines = self.path.read_bytes().split(b"\n")
         header = parse(first)
         if header is None or header.get("format") != FORMAT:
             raise ValueError(f"{self.path} is not the file of a maximisation; it was not changed.")
-        for name, value in (("bounds", bounds.tolist()), ("seed", seed)):
+        for name, value in settings.items():
             if header.get(name) != value:
                 begun = f"{self.path} was begun with {name} {header.get(name)}"
                 raise ValueError(f"{begun} and cannot be continued with {value}: name another file.")
         if lines and parse(lines[-1]) is None:  # empty after a newline, or incomplete
             lines.pop()
-        d = bounds.shape[1]
+        d = len(settings["bounds"][0])
         for number, line in enumerate(lines, start=2):
             point: Any = parse(line)
             try:

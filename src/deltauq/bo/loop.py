@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from deltauq.bo.acquisition import Acquisition
-from deltauq.bo.anchored import default_surrogate
+from deltauq.bo.anchored import AnchoredSurrogate
 from deltauq.bo.history import History, format_point
 from deltauq.bo.optimizer import MakeSurrogate, Optimizer, as_number, check_count
 from deltauq.utils.progress import counting_bar
@@ -35,7 +35,7 @@ def maximize(
     n_steps: int = 20,
     *,
     n_initial: int = 6,
-    surrogate: MakeSurrogate = default_surrogate,
+    surrogate: MakeSurrogate = AnchoredSurrogate,
     acquisition: Acquisition = "logei",
     on_failure: Literal["raise", "skip"] = "raise",
     path: str | os.PathLike[str] | None = None,
@@ -62,7 +62,8 @@ def maximize(
         evaluated again. "skip": the failure is recorded, counts as a step, and its neighbourhood is avoided.
     path : path, optional
         File that every point is written to as soon as it is evaluated. If it exists, the run continues from
-        it with the same points as if it had not been interrupted. Bounds and seed must be the same.
+        it with the same points as if it had not been interrupted. Bounds, seed, and the surrogate with its
+        parameters must be the same.
     seed : int, default=0
         Random seed.
     progress : bool or callable, default=True

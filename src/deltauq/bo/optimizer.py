@@ -22,7 +22,7 @@ from deltauq.bo.acquisition import (
     find_maximum,
     make_acquisition,
 )
-from deltauq.bo.anchored import default_surrogate
+from deltauq.bo.anchored import AnchoredSurrogate
 from deltauq.bo.history import History, HistoryFile, format_point
 from deltauq.bo.surrogate import Surrogate
 
@@ -55,15 +55,14 @@ class Optimizer:
         points that `ask` did not return.
     surrogate : callable
         ``surrogate(X, Y)`` returns a BoTorch model of points of shape (n, d) in the unit cube and
-        standardised values of shape (n, 1), both float64. Its method `fit` is called if it has one. By
-        default an `AnchoredSurrogate` with ``outcome_transform="clip"``.
+        standardised values of shape (n, 1), both float64. Its method `fit` is called if it has one.
     acquisition : "logei" or callable
         "logei" is the logarithm of the expected improvement. A callable takes ``(model, best_f)`` and returns
         an acquisition function of BoTorch; BoTorch's classes with a parameter best_f can be given themselves.
         best_f is standardised, too.
     path : path, optional
         File that every observation is written to, one JSON line each. If it exists, its observations are
-        loaded; bounds and seed must be the same.
+        loaded; bounds, seed, and the surrogate with its parameters must be the same.
     seed : int, default=0
         Random seed.
 
@@ -80,7 +79,7 @@ class Optimizer:
         bounds: ArrayLike,
         *,
         n_initial: int = 6,
-        surrogate: MakeSurrogate = default_surrogate,
+        surrogate: MakeSurrogate = AnchoredSurrogate,
         acquisition: Acquisition = "logei",
         path: str | os.PathLike[str] | None = None,
         seed: int = 0,
@@ -96,7 +95,7 @@ class Optimizer:
             raise ValueError(f"acquisition must be one of {names} or a function, got {acquisition!r}.")
         self.surrogate = surrogate
         self.acquisition = acquisition
-        self._file = None if path is None else HistoryFile(path, self.bounds, self.seed)
+        self._file = None if path is None else HistoryFile(path, self.bounds, self.seed, surrogate)
         self._observations: list[tuple[np.ndarray, float]] = [] if self._file is None else self._file.points
         self._fitted: tuple[int, Model, Tensor] | None = None
 
