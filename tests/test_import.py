@@ -3,6 +3,7 @@
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 import deltauq
@@ -52,3 +53,11 @@ posterior = model.posterior(np.random.default_rng(1).normal(size=(40, 3)))
 print(posterior.mean.tobytes().hex(), posterior.var.tobytes().hex())
 """
     assert run(program.replace("{hide}", "True")) == run(program.replace("{hide}", "False"))
+
+
+def test_versions_of_installed_packages(capsys):
+    deltauq.show_versions()
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith(f"Python {sys.version_info.major}.")
+    assert lines[1] == f"deltauq {deltauq.__version__}"
+    assert f"numpy {np.__version__}" in lines and not any("'" in line for line in lines)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         StackedRegressor,
     )
     from deltauq.export import load
+    from deltauq.utils.versions import show_versions
 
 __all__ = [
     "AnchoredClassifier",
@@ -27,6 +28,7 @@ __all__ = [
     "__version__",
     "assess",
     "load",
+    "show_versions",
 ]
 
 # Imported on first use, so that `import deltauq` is fast.
@@ -40,5 +42,6 @@ __getattr__, __dir__ = attach(
         "StackedRegressor": "deltauq.estimators",
         "assess": "deltauq.assessment",
         "load": "deltauq.export",
+        "show_versions": "deltauq.utils.versions",
     },
 )
