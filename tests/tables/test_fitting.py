@@ -14,7 +14,7 @@ from sklearn.tree import DecisionTreeRegressor
 
 from deltauq import AnchoredClassifier, AnchoredRegressor
 from deltauq.estimators import stacked_regressor
-from deltauq.tables import TableError, fit
+from deltauq.tables import TableError, fit, predict_file
 from deltauq.tables.folder import FITTED_FILE
 
 TREE = {"model": "tree", "n_train_anchors": 5}
@@ -415,3 +415,37 @@ def test_mean_targets_of_large_numbers():
     table = regions(200, 30, np.random.default_rng(3))
     fitted = fit(table.assign(y=1e300 * table["y"] / table["y"].abs().max()), "y", model="tree", quick=True)
     assert np.all(np.isfinite(fitted.predict(table)["prediction"]))
+
+
+def test_a_value_or_nothing_is_a_feature():
+    rng = np.random.default_rng(4)
+    table = pd.DataFrame({"x": rng.normal(size=300), "pool": np.where(rng.random(300) < 0.5, 1.0, np.nan)})
+    table["y"] = table["x"] + 5 * table["pool"].fillna(0)
+    assert fit(table, "y", quick=True).report["error"] < 1.0
+
+
+def test_values_missing_for_the_first_time():
+    """Trees do not know what they mean; they are imputed instead."""
+    rng = np.random.default_rng(5)
+    table = pd.DataFrame(rng.normal(size=(400, 5)), columns=[*"abcde"])
+    table["y"] = table.sum(axis=1) + rng.normal(size=400)
+    fitted = fit(table[:200], "y", quick=True)
+    gaps = table[200:].assign(a=np.nan)
+    imputed = gaps.assign(a=table["a"][:200].median())
+    np.testing.assert_array_equal(fitted.predict(gaps)["prediction"], fitted.predict(imputed)["prediction"])
+
+
+@pytest.mark.parametrize("anchors", ["data", "kmeans"])
+def test_targets_of_single_rows_are_not_stored_with_averages(anchors):
+    table = regions(200, 90, np.random.default_rng(6)).assign(y=np.arange(200.0))
+    fitted = fit(table, "y", model="linear", anchors=anchors, quick=True)
+    encoder = fitted.fitted.preprocessor.transformers_[2][1]
+    assert hasattr(encoder[0], "encodings_") == (anchors == "data")
+
+
+def test_left_out_columns_are_known(tmp_path):
+    table = regions(60, 5, np.random.default_rng(7)).assign(constant=1)
+    table.to_csv(tmp_path / "table.csv", index=False)
+    fitted = fit(table, "y", model="linear", quick=True)
+    summary = predict_file(fitted, tmp_path / "table.csv", tmp_path / "out.csv", strict=True)
+    assert summary.rows == 60 and not summary.notes

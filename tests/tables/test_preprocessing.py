@@ -187,7 +187,12 @@ def test_unit_scaler_fills_columns_without_values():
     X = np.column_stack([np.arange(5.0), np.full(5, np.nan)])
     scaler = UnitScaler().fit(X)
     np.testing.assert_array_equal(scaler.transform(X), np.nan_to_num(X))
-    np.testing.assert_array_equal(scaler.transform([[7.0, 7.0]]), [[7.0, 0.0]])
+
+
+def test_unit_scaler_imputes_what_was_never_missing():
+    X = np.array([[1.0, 1.0], [2.0, np.nan], [9.0, 3.0]])
+    scaled = UnitScaler().fit(X).transform([[np.nan, np.nan]])
+    np.testing.assert_array_equal(scaled, [[2.0, np.nan]])
 
 
 def test_unit_scaler_rejects_infinite_values():

@@ -107,7 +107,7 @@ def _describe(model: "TableModel") -> list[str]:
         f"{model.target}, {model.task}: {report['rows']:,} training rows.",
         f"{'Mean absolute error' if regression else 'Log loss'} on rows that did not train the model: "
         f"{report['error']:.4g}. Of the models: {_listed(report['errors'])}.",
-        f"Weights: {_listed(report['members'], '.2f')}.",
+        f"{'Weights' if regression else 'Powers of probabilities'}: {_listed(report['members'], '.2f')}.",
     ]
     if regression:
         lines.append(

@@ -80,7 +80,8 @@ def _add_scaler(graph: Graph, scaler: Any, X: str) -> str:
 
 
 def _add_units(graph: Graph, scaler: Any, X: str) -> str:
-    return graph.node("Div", X, scaler.scale_[None])
+    filled = graph.node("Where", graph.node("IsNaN", X), scaler.fill_[None], X)
+    return graph.node("Div", filled, scaler.scale_[None])
 
 
 def _add_kernels(graph: Graph, kernels: Any, X: str) -> str:

@@ -151,8 +151,9 @@ def fit(
         data.schema,
         data.task,
         scaled=not is_scale_invariant,
-        # The other priors take means of rows.
+        # The other priors take means of rows, and store no rows.
         imputed=not takes_nan or anchors not in ROWS_AS_ANCHORS,
+        means=anchors in ROWS_AS_ANCHORS,
     )
     # Squares of large targets would overflow.
     y = data.y / (np.abs(data.y).max() or 1.0) if is_regression else data.y
@@ -197,6 +198,7 @@ def fit(
         "n_anchors": len(np.unique(np.nan_to_num(reference, nan=np.inf), axis=0)),
         "stores_rows": stores_rows,
         "sha256": table_sha256(fingerprints),
+        "left_out": data.left_out,
         "notes": data.notes,
         **(_widths(stacked, coverage) if is_regression else {}),
     }

@@ -333,16 +333,17 @@ def _check_parts(parts: dict[str, Any], schema: Schema, task: str) -> None:
     if list(getattr(preprocessor, "feature_names_in_", ())) != schema.names:
         raise ValueError("its schema and its preprocessing have different columns")
     steps = [(step, list(names)) for name, step, names in preprocessor.transformers_ if name != "remainder"]
-    expected = [schema.number_names, schema.category_names, names_with_means(schema, task)]
-    if [names for _, names in steps] != expected:
+    kinds = [schema.number_names, schema.category_names]
+    with_means = names_with_means(schema, task)
+    if [names for _, names in steps] not in ([*kinds, with_means], [*kinds, []]):
         raise ValueError("its schema and its preprocessing have columns of different kinds")
     known = {column.name: {*column.categories} for column in schema.columns if column.kind == CATEGORY}
     for categories, fitted in zip(known.values(), steps[1][0].categories_ if known else (), strict=True):
         if not {*fitted} <= categories:
             raise ValueError("its schema and its preprocessing have different categories")
-    if expected[2]:
+    if steps[2][1]:
         means = steps[2][0].steps[0][1]
-        for name, fitted, values in zip(expected[2], means.categories_, means.encodings_, strict=True):
+        for name, fitted, values in zip(with_means, means.categories_, means.encodings_, strict=True):
             if not {*fitted} <= known[name]:
                 raise ValueError("its schema and its preprocessing have different categories")
             _check_numbers("mean targets", values, (len(fitted),))

@@ -216,7 +216,7 @@ def check_columns(
 
 
 def _ignored(model: TableModel, stream: TableStream, keep: Sequence[str]) -> list[str]:
-    known = {*model.schema.names, model.target, *keep}
+    known = {*model.schema.names, model.target, *keep, *model.report.get("left_out", [])}
     return [name for name in stream.names if name not in known]
 
 

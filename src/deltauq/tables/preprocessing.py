@@ -83,6 +83,8 @@ class TrainingTable:
     """If targets are dates, the ISO timestamp that days are counted from."""
     target_format: str = ""
     """The format of targets in text, as `Column.format`."""
+    left_out: list[str] = field(default_factory=list)
+    """The names of columns that nothing can be learned from."""
     notes: list[str] = field(default_factory=list)
     """Omitted rows and columns, and decisions that options can change."""
 
@@ -135,7 +137,8 @@ def load_table(
     if not origin and target_format not in DECIMALS:
         target_format = ""  # dates as classes stay text
     X = schema.read(features).reset_index(drop=True)
-    return TrainingTable(X, y, task, schema, labels, origin, target_format, notes)
+    left_out = [name for name in features.columns if name not in schema.names]
+    return TrainingTable(X, y, task, schema, labels, origin, target_format, left_out, notes)
 
 
 def _keep_categories(frame: pd.DataFrame) -> pd.DataFrame:
@@ -244,14 +247,15 @@ def build_pipeline(name: BaseModel, table: TrainingTable) -> Any:
     return make_pipeline(preprocessor, build_base_model(name, table.task))
 
 
-def build_preprocessor(schema: Schema, task: str, scaled: bool, imputed: bool) -> Any:
+def build_preprocessor(schema: Schema, task: str, scaled: bool, imputed: bool, means: bool = True) -> Any:
     """Return an unfitted transformer of a table into numbers: imputation, one-hot encoding and scaling.
 
     Missing numbers remain NaN unless they are "imputed" by the median. If numbers are not standardised
     ("scaled"), `UnitScaler` rescales very small and very large ones.
 
     Rare categories share a column if there are many. In regression, such columns are encoded by the mean
-    target of each category as well. Those of training rows are cross-fitted: use `fit_transform`.
+    target of each category as well, unless "means" is false: that of a category with one row is its target.
+    Those of training rows are cross-fitted: use `fit_transform`.
     """
     steps = [SimpleImputer(strategy="median", keep_empty_features=True)] if imputed else []
     numbers = make_pipeline(*steps, StandardScaler() if scaled else UnitScaler())
@@ -263,11 +267,11 @@ def build_preprocessor(schema: Schema, task: str, scaled: bool, imputed: bool) -
     seeded: dict[str, Any] = (
         {"cv": KFold(5, shuffle=True, random_state=0)} if has_folds else {"random_state": 0}
     )
-    means = make_pipeline(TargetEncoder(target_type="continuous", **seeded), StandardScaler())
+    of_targets = make_pipeline(TargetEncoder(target_type="continuous", **seeded), StandardScaler())
     return make_column_transformer(
         (numbers, schema.number_names),
         (categories, schema.category_names),
-        (means, names_with_means(schema, task)),
+        (of_targets, names_with_means(schema, task) if means else []),
     )
 
 
@@ -295,33 +299,37 @@ class UnitScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     as equal, and fail beyond 1e38. Dividing by a power of two does not round, so that equal differences
     between rows and anchors stay equal.
 
-    Missing values remain NaN, but columns without any value become zero, since not all models accept them.
+    Missing values remain NaN in columns that had some in training. In the others models do not know what they
+    mean, and they are imputed by the median. In columns without any value they become zero.
 
     Attributes
     ----------
     scale_ : array of shape (d,)
-        Infinite for columns without any value.
+    fill_ : array of shape (d,)
+        What replaces missing values, before scaling; NaN if they remain.
     """
 
     def fit(self, X: Any, y: Any = None) -> UnitScaler:
         """Compute the scale of columns of shape (n, d)."""
         X = self._validate(X, reset=True)
-        empty = np.isnan(X).all(axis=0)
-        X = np.where(empty, 0.0, X)
+        missing = np.isnan(X)
+        self.fill_ = np.where(missing.any(axis=0), np.nan, np.median(np.nan_to_num(X), axis=0))
+        self.fill_[missing.all(axis=0)] = 0.0
+        X = np.where(missing, self.fill_, X)
         largest = np.nanmax(np.abs(X), axis=0)
         largest[largest == 0.0] = 1.0
         spread = np.nanstd(X / largest, axis=0)  # of numbers whose squares do not overflow
         spread[spread == 0.0] = 1.0 / largest[spread == 0.0]
         exponents = np.round(np.log2(spread) + np.log2(largest))
         usual = (exponents >= USUAL_EXPONENTS[0]) & (exponents <= USUAL_EXPONENTS[1])
-        scale = np.exp2(np.where(usual, 0.0, np.clip(exponents, -1000, 1000)))
-        self.scale_ = np.where(empty, np.inf, scale)
+        self.scale_ = np.exp2(np.where(usual, 0.0, np.clip(exponents, -1000, 1000)))
         return self
 
     def transform(self, X: Any) -> np.ndarray:
         """Return columns of shape (n, d), divided by their scale."""
         check_is_fitted(self)
-        return np.where(np.isinf(self.scale_), 0.0, self._validate(X, reset=False) / self.scale_)
+        X = self._validate(X, reset=False)
+        return np.asarray(np.where(np.isnan(X), self.fill_, X) / self.scale_)
 
     def _validate(self, X: Any, reset: bool) -> np.ndarray:
         X = validate_data(self, X, dtype=np.float64, ensure_all_finite="allow-nan", reset=reset)

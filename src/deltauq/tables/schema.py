@@ -236,8 +236,10 @@ def _infer_column(column: pd.Series, date_format: str | None, decimal: str | Non
     name = str(column.name)
     if unusable := unusable_values(column):
         return unusable
-    if (n_values := column.nunique()) <= 1:
-        return "one value" if n_values else "no values"
+    if (n_values := column.nunique()) == 0:
+        return "no values"
+    if n_values == 1 and not column.isna().any():  # whether it is missing may tell something
+        return "one value"
     kind, form = infer_kind(column, date_format, decimal)
     if kind == NUMBER and name.startswith("Unnamed:") and _read_floats(column, form).is_monotonic_increasing:
         return "row numbers"
