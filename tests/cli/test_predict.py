@@ -96,15 +96,19 @@ def test_fit_and_predict_a_real_table(run, data_dir, tmp_path):
     table = load_uci("concrete")
     names = [f"x{k}" for k in range(table.X.shape[1])]
     frame = pd.DataFrame(table.X, columns=names).assign(strength=table.y)
-    train, test = table.splits[0]
-    frame.iloc[train].to_csv(tmp_path / "data.csv", index=False)
-    frame.iloc[test].to_parquet(tmp_path / "new.parquet")
-    model, out = tmp_path / "model", tmp_path / "out.parquet"
-    assert run("fit", tmp_path / "data.csv", "--target", "strength", "-o", model).code == 0
-    assert run("predict", model, tmp_path / "new.parquet", "-o", out, "--keep", "strength").code == 0
-    actual = pd.read_parquet(out)
-    assert np.abs(actual.strength - actual.prediction).mean() < 0.4 * table.y.std()
+    parts = []
+    for k, (train, test) in enumerate(table.splits[:3]):
+        data, new, out = (tmp_path / f"{name}{k}.parquet" for name in ("data", "new", "out"))
+        model = tmp_path / f"model{k}"
+        frame.iloc[train].to_parquet(data)
+        frame.iloc[test].to_parquet(new)
+        assert run("fit", data, "--target", "strength", "-o", model).code == 0
+        assert run("predict", model, new, "-o", out, "--keep", "strength").code == 0
+        parts.append(pd.read_parquet(out))
+    actual = pd.concat(parts)
+    errors = np.abs(actual.strength - actual.prediction)
+    assert errors.mean() < 0.2 * table.y.std()
     covered = (actual.lower <= actual.strength) & (actual.strength <= actual.upper)
-    assert abs(covered.mean() - 0.9) < 0.1
-    error = np.abs(actual.strength - actual.prediction).groupby(actual.risk).mean()
-    assert error["low"] < error["high"]
+    assert abs(covered.mean() - 0.9) < 0.06
+    by_risk = errors.groupby(actual.risk).mean()
+    assert by_risk["low"] < by_risk["high"]
